@@ -1,0 +1,5 @@
+"""``python -m kbstore``."""
+
+from .cli import main
+
+main(prog_name="kbstore")

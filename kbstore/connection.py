@@ -1,0 +1,131 @@
+"""An apsw connection made fit for kbstore: pragmas, the vec0 extension, transactions, clear errors.
+
+Nothing here is process-wide: all of it is set on the one connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from .errors import BusyError, DatabaseError, NotADatabaseError, ReadOnlyError
+
+BUSY_TIMEOUT_MS = 10_000
+_WAL_LIMIT = 64 * 1024 * 1024  # bytes that the -wal file keeps after a checkpoint
+
+
+def open_file(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Open an existing database file; no pragma is set yet.
+
+    A file in WAL mode cannot be read without its -shm file. Where that can be neither found nor
+    made (a read-only folder) and no -wal file waits, the file is opened as immutable.
+
+    Raises DatabaseError.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    with driver_errors(str(path)):
+        connection = apsw.Connection(str(path), flags=flags)
+        if not read_only:
+            return connection
+        try:
+            connection.pragma("schema_version")
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            connection.close()
+            if path.with_name(path.name + "-wal").exists():
+                raise
+            uri = f"file:{quote(str(path))}?immutable=1"
+            connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+        return connection
+
+
+def configure(connection: apsw.Connection) -> None:
+    """Set what every connection needs. Takes no write lock where WAL mode is on."""
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    connection.pragma("foreign_keys", True)
+    connection.pragma("recursive_triggers", True)  # so that REPLACE fires the delete triggers
+    connection.pragma("synchronous", "normal")
+    connection.pragma("journal_size_limit", _WAL_LIMIT)
+    connection.pragma("trusted_schema", False)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    if not connection.readonly("main") and connection.pragma("journal_mode") not in (
+        "wal",
+        "memory",
+    ):
+        connection.pragma("journal_mode", "wal")
+    load_vec0(connection)
+
+
+def load_vec0(connection: apsw.Connection) -> str | None:
+    """Load the sqlite-vec extension; return why it is not there, or None."""
+    try:
+        connection.execute("select vec_version()").fetchall()
+        return None
+    except apsw.SQLError:
+        pass
+    try:
+        import sqlite_vec
+
+        # This form of the switch lets only the C interface load, not SQL's load_extension().
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        try:
+            connection.load_extension(sqlite_vec.loadable_path())
+        finally:
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    except (ImportError, AttributeError, OSError, apsw.Error) as error:
+        return f"the sqlite-vec extension cannot be loaded ({_one_line(error)})"
+    return None
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """All or nothing. Begins IMMEDIATE: a transaction that reads first and writes later would
+    fail at once when another process wrote in between, whatever the busy timeout.
+
+    Inside a transaction of the host it is a savepoint.
+
+    Raises BusyError, ReadOnlyError, DatabaseError.
+    """
+    with driver_errors(connection.filename or "the database"):
+        if connection.in_transaction:
+            with connection:
+                yield
+            return
+        connection.execute("begin immediate")
+        try:
+            yield
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:  # SQLite itself may have rolled back already
+                connection.execute("rollback")
+            raise
+
+
+@contextmanager
+def driver_errors(what: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, once, with the file's name in them."""
+    try:
+        yield
+    except apsw.BusyError as error:
+        seconds = BUSY_TIMEOUT_MS / 1000
+        raise BusyError(
+            f"{what} is busy: another process has been writing for more than {seconds:g} seconds;"
+            " nothing was changed, try again"
+        ) from error
+    except apsw.NotADBError as error:
+        raise NotADatabaseError(f"{what} is not an SQLite database") from error
+    except apsw.ReadOnlyError as error:
+        raise ReadOnlyError(
+            f"{what} cannot be written: the file or its folder is read-only"
+        ) from error
+    except apsw.FullError as error:
+        raise DatabaseError(f"{what}: the disk is full; nothing was changed") from error
+    except (apsw.Error, UnicodeEncodeError) as error:
+        raise DatabaseError(f"{what}: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

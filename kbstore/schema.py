@@ -1,0 +1,168 @@
+"""Opens a knowledge base: makes the file, recognises it, refuses what is not ours."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from . import queries
+from .connection import BUSY_TIMEOUT_MS, configure, driver_errors, load_vec0, open_file, transaction
+from .errors import (
+    DatabaseError,
+    ForeignDatabaseError,
+    InputError,
+    NewerSchemaError,
+    NotADatabaseError,
+    NotFoundError,
+)
+
+APPLICATION_ID = 0x6B627374  # "kbst"; `file` and SQLite see it in the header
+SCHEMA_VERSION = 1
+
+_MAGIC = b"SQLite format 3\x00"
+
+
+def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Connection:
+    """Open the knowledge base at ``path``, made first if there is none, ready to use.
+
+    The connection is in WAL mode, waits 10 seconds for a lock, checks foreign keys, and has vec0
+    loaded where it can be. ``":memory:"`` gives one that is gone when it is closed.
+
+    Raises NotFoundError (``read_only`` and no file), NotADatabaseError, ForeignDatabaseError,
+    NewerSchemaError, DatabaseError. A refused file is left untouched.
+    """
+    if os.fspath(path) == ":memory:":
+        return adopt(apsw.Connection(":memory:"))
+    file = Path(path).expanduser().absolute()
+    if "\0" in str(file):
+        raise InputError("the path of the database has a NUL character in it")
+    with driver_errors(str(file)):
+        try:
+            if not file.exists():
+                if read_only:
+                    raise NotFoundError(
+                        f"there is no knowledge base at {file};"
+                        " `kbstore init` or `kbstore sync DIR` makes one"
+                    )
+                _make(file)
+            _refuse_foreign_file(file)
+        except OSError as error:
+            raise DatabaseError(f"{file} cannot be opened: {error.strerror or error}") from error
+        connection = open_file(file, read_only=read_only)
+        try:
+            return adopt(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def adopt(connection: apsw.Connection) -> apsw.Connection:
+    """Make a connection that the host holds ready to use, as ``connect`` does; return it.
+
+    An empty database gets the schema.
+
+    Raises ForeignDatabaseError, NewerSchemaError, DatabaseError.
+    """
+    with driver_errors(connection.filename or "the database"):
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        # Recognise before anything else is set: a pragma may write to a file that is not ours.
+        if _is_empty(connection):
+            configure(connection)
+            create(connection)
+        else:
+            _refuse_foreign_database(connection)
+            configure(connection)
+        ensure_vectors(connection)
+    return connection
+
+
+def create(connection: apsw.Connection) -> None:
+    """Create the whole schema in one transaction; another process may have been faster."""
+    with transaction(connection):
+        if not _is_empty(connection):
+            _refuse_foreign_database(connection)
+            return
+        for name in ("schema", "views"):
+            connection.execute(queries.read(name)).fetchall()
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", SCHEMA_VERSION)
+
+
+def ensure_vectors(connection: apsw.Connection) -> bool:
+    """Whether the vec0 tables can be used; they are created where they are missing."""
+    if load_vec0(connection) is not None:
+        return False
+    if not connection.execute(queries.named("vec0_tables_exist")).get:
+        if connection.readonly("main"):
+            return False
+        with transaction(connection):
+            connection.execute(queries.read("vectors")).fetchall()
+            connection.execute(queries.named("vector_queue_all"))
+    return True
+
+
+def _make(file: Path) -> None:
+    """Make the file complete under another name, then give it its own: nobody, neither a process
+    that opens it at the same time nor a crash, ever meets half of it."""
+    if not file.parent.exists():
+        file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        connection = apsw.Connection(str(draft), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            configure(connection)
+            create(connection)
+            ensure_vectors(connection)
+            connection.pragma("wal_checkpoint", "truncate")
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            try:
+                os.link(draft, file)
+            except OSError as error:
+                if isinstance(error, FileExistsError) or file.exists():
+                    raise FileExistsError from error
+                os.rename(draft, file)  # a file system without hard links
+    finally:
+        for leftover in (draft, *(draft.with_name(draft.name + end) for end in ("-wal", "-shm"))):
+            leftover.unlink(missing_ok=True)
+
+
+def _refuse_foreign_file(file: Path) -> None:
+    """Judge by the first 100 bytes, before SQLite touches the file (opening a database in WAL
+    mode already makes two files beside it)."""
+    if file.is_dir():
+        raise NotADatabaseError(f"{file} is a folder, not a knowledge base")
+    with file.open("rb") as stream:
+        header = stream.read(100)
+    if not header:
+        raise NotADatabaseError(f"{file} is an empty file, not a knowledge base; left as it is")
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        raise NotADatabaseError(f"{file} is not an SQLite database; left as it is")
+    application_id = int.from_bytes(header[68:72], "big")
+    _refuse(str(file), application_id, int.from_bytes(header[60:64], "big"))
+
+
+def _refuse_foreign_database(connection: apsw.Connection) -> None:
+    name = connection.filename or "the database"
+    _refuse(name, connection.pragma("application_id"), connection.pragma("user_version"))
+
+
+def _refuse(name: str, application_id: int, version: int) -> None:
+    if application_id != APPLICATION_ID:
+        raise ForeignDatabaseError(f"{name} is the database of another application; left as it is")
+    if version > SCHEMA_VERSION:
+        raise NewerSchemaError(
+            f"{name} has schema version {version}, this kbstore knows {SCHEMA_VERSION}:"
+            " upgrade kbstore to open it"
+        )
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    tables = connection.execute("select count(*) from sqlite_schema").get
+    return bool(tables == 0 and connection.pragma("application_id") == 0)

@@ -1,0 +1,151 @@
+"""Runs the search statement, which is in SQL whole: checks its parameters, names its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apsw
+
+from . import queries
+from .document import parse_date
+from .errors import InputError
+
+RETRIEVERS = ("frontmatter", "words", "vectors")
+TYPES = ("kb", "skill", "journal")
+MAX_LIMIT = 100_000
+
+
+class Evidence(NamedTuple):
+    """What one retriever says of a document: its rank (from 1), its own score, and what it adds."""
+
+    rank: int
+    score: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document found. score = type_weight * recency * the sum of the contributions."""
+
+    path: str
+    title: str
+    type: str
+    topic: str
+    updated: str | None
+    score: float
+    snippet: str
+    type_weight: float
+    recency: float
+    matched_question: str | None
+    frontmatter: Evidence | None
+    words: Evidence | None
+    vectors: Evidence | None
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = ("path", "title", "type", "topic", "updated", "score", "snippet", "type_weight")
+        evidence = {name: getattr(self, name) for name in RETRIEVERS}
+        return {name: getattr(self, name) for name in (*plain, "recency", "matched_question")} | {
+            "retrievers": {name: e and e._asdict() for name, e in evidence.items()}
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits, best first; ``degraded`` says what the search had to do without, ``model`` whose
+    vectors it used (None: none)."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    degraded: tuple[str, ...]
+    model: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "hits": [hit.as_dict() for hit in self.hits],
+            "degraded": list(self.degraded),
+            "model": self.model,
+        }
+
+
+def parameters(
+    query: str,
+    *,
+    limit: int = 10,
+    topic: str | None = None,
+    type: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    retrievers: Iterable[str] | None = None,
+    now: str | None = None,
+) -> dict[str, Any]:
+    """The statement's parameters, checked; the embedding is added by the caller.
+
+    Raises InputError.
+    """
+    if not isinstance(query, str):
+        raise InputError("the query must be a text")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InputError(f"limit is {limit}; it must be from 1 to {MAX_LIMIT}")
+    if type is not None and type not in TYPES:
+        raise InputError(f"type is {type!r}; it must be one of {', '.join(TYPES)}")
+    chosen = None if retrievers is None else list(retrievers)
+    for name in chosen or ():
+        if name not in RETRIEVERS:
+            raise InputError(f"there is no retriever {name!r}; there are {', '.join(RETRIEVERS)}")
+    dates = {"since": since, "until": until, "now": now}
+    for name, value in dates.items():
+        if value is not None:
+            dates[name] = parse_date(value)
+            if dates[name] is None:
+                raise InputError(f"{name} is {value!r}, not a date such as 2026-12-01")
+    return {
+        "query": clean(query),
+        "embedding": None,
+        "limit": limit,
+        "topic": clean(topic).strip("/") or None if topic is not None else None,
+        "type": type,
+        "tag": None if tag is None else clean(tag),
+        "retrievers": ",".join(chosen) if chosen else None,
+        **dates,
+    }
+
+
+def run(connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool) -> tuple[Hit, ...]:
+    """Run the statement; without ``vectors`` the form of it that needs no extension."""
+    cursor = connection.execute(queries.read("search" if vectors else "search_words"), bindings)
+    return tuple(
+        _hit(
+            {column[0]: value for column, value in zip(cursor.get_description(), row, strict=True)}
+        )
+        for row in cursor
+    )
+
+
+def _hit(row: dict[str, Any]) -> Hit:
+    def evidence(name: str) -> Evidence | None:
+        values = tuple(row[f"{name}_{field}"] for field in Evidence._fields)
+        return None if values[0] is None else Evidence(*values)
+
+    same = (
+        "path",
+        "title",
+        "type",
+        "topic",
+        "updated",
+        "score",
+        "snippet",
+        "type_weight",
+        "recency",
+    )
+    fields: dict[str, Any] = {name: row[name] for name in (*same, "matched_question")}
+    fields |= {name: evidence(name) for name in RETRIEVERS}
+    return Hit(**fields)
+
+
+def clean(text: str) -> str:
+    """Text that SQLite can hold: NUL is a space, a lone surrogate a question mark."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()

@@ -1,0 +1,57 @@
+"""One connection shared by the threads of a store: named statements, transactions, turns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from . import queries
+from .connection import driver_errors, transaction
+
+Rows = list[tuple[Any, ...]]
+
+
+class Session:
+    """Runs the statements of ``queries.sql`` by name; one thread at a time."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.name = connection.filename or "the database"
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; nests. Raises BusyError, ReadOnlyError, DatabaseError."""
+        with self._lock, transaction(self.connection):
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """No other thread uses the connection meanwhile. Raises DatabaseError."""
+        with self._lock, driver_errors(self.name):
+            yield
+
+    def run(self, statement: str, /, **bindings: Any) -> Rows:
+        """All rows of a statement."""
+        with self.reading():
+            return self.connection.execute(queries.named(statement), bindings).fetchall()
+
+    def row(self, statement: str, /, **bindings: Any) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+        rows = self.run(statement, **bindings)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, /, **bindings: Any) -> Any:
+        """The first value of the first row, or None."""
+        row = self.row(statement, **bindings)
+        return row[0] if row else None
+
+    def setting(self, name: str) -> Any:
+        return self.value("setting", name=name)
+
+    def set(self, name: str, value: Any) -> None:
+        self.run("setting_update", name=name, value=value)

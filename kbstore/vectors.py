@@ -1,0 +1,289 @@
+"""Keeps the vectors of a store: which are missing, who makes them, which model's serve.
+
+The one writer of document_embedding, question_embedding, failure and the vec0 tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Literal
+
+from . import embed, passage, schema
+from .connection import load_vec0
+from .document import content_hash, heading
+from .embed import Embedder
+from .errors import ModelError, ModelUnavailableError
+from .report import EmbedReport
+from .session import Session
+
+Progress = Callable[[int, int], None]  # (done, of)
+
+_BATCH = 16  # documents a model call and a transaction
+_QUESTIONS = 64  # questions a model call and a transaction
+
+
+class Vectors:
+    """A model is never called inside a transaction, nor while another thread waits."""
+
+    def __init__(
+        self,
+        session: Session,
+        embedder: Embedder | Literal["auto"] | None,
+        inference_mode: str | None,
+    ) -> None:
+        self._session = session
+        self._embedder = embedder
+        self._inference_mode = inference_mode
+
+    # Which model
+
+    def models(self) -> list[Embedder]:
+        """The models that are here, the best first. Raises ModelUnavailableError, InputError."""
+        if self._embedder is None:
+            raise ModelUnavailableError("embedding is switched off")
+        if self._embedder == "auto":
+            return embed.candidates(self._inference_mode)
+        return [self._embedder]
+
+    def serving(self) -> Embedder:
+        """The model whose vectors serve, or the best one while there are none.
+
+        Raises ModelUnavailableError where it is not here: vectors of two models are never mixed.
+        """
+        fingerprint = self._session.setting("model")
+        models = self.models()
+        for model in models:
+            if fingerprint in (None, model.fingerprint):
+                return model
+        raise ModelUnavailableError(
+            f"the vectors were made by {self._session.setting('model_name')}, which is not here;"
+            f" `kbstore embed` makes them anew with {models[0].name}"
+        )
+
+    def of_query(self, text: str) -> tuple[bytes, str] | None:
+        """The vector of a search and the model that made it; None where there are no vectors yet.
+
+        Raises ModelError.
+        """
+        with self._session.reading():
+            problem = load_vec0(self._session.connection)
+            if problem:
+                raise ModelUnavailableError(f"{problem}; `pip install sqlite-vec==0.1.9` brings it")
+            if not schema.ensure_vectors(self._session.connection):
+                raise ModelUnavailableError(
+                    "the vec0 tables are missing; `kbstore embed` makes them"
+                )
+        model = self.serving()
+        if self._session.setting("model") is None:
+            return None
+        return embed.embed_query(model, text), model.name
+
+    # Making them
+
+    def embed_all(self, limit: int | None, progress: Progress | None) -> EmbedReport:
+        counts = _Counts()
+        error: str | None = None
+        name: str | None = None
+        try:
+            model = self.models()[0]
+            name = model.name
+            self._serve_first(model)
+            rows = self._session.run("pending_documents", model=model.fingerprint)
+            ids = [row[0] for row in rows][:limit]
+            for start in range(0, len(ids), _BATCH):
+                self._embed_documents(ids[start : start + _BATCH], model, counts)
+                if progress:
+                    progress(min(start + _BATCH, len(ids)), len(ids))
+            self._embed_questions(model, counts)
+            self._switch(model)
+        except ModelError as failure:
+            error = str(failure)
+        with self._session.transaction():
+            self._drain()
+        return EmbedReport(
+            name, **counts.__dict__, pending=self._session.value("pending_count"), error=error
+        )
+
+    def embed_one(self, document_id: int) -> str | None:
+        """Make the vectors of one document; return why that was not possible, or None."""
+        if self._embedder is None:
+            return "embedding is switched off"
+        try:
+            model = self.serving()
+            self._serve_first(model)
+            self._embed_documents([document_id], model, _Counts())
+        except ModelError as error:
+            if self._failure(document_id) is None:
+                self._fail(document_id, error)
+        return self._failure(document_id)
+
+    def _embed_documents(self, ids: list[int], model: Embedder, counts: _Counts) -> None:
+        """Raises ModelUnavailableError when the model fails for a document on its own, too."""
+        fresh: list[_Work] = []
+        for document_id in ids:
+            row = self._session.row("document_text", id=document_id)
+            work = _Work(*row) if row else None  # deleted in the meantime
+            if work and not self._reuse(work, model.fingerprint, counts):
+                fresh.append(work)
+        texts = [text for work in fresh for text in work.texts]
+        if not texts:
+            return
+        try:
+            raws = list(model.embed(texts, "search_document"))
+            if len(raws) != len(texts):
+                raise ModelError(f"the model gave {len(raws)} vectors for {len(texts)} texts")
+        except ModelError as error:
+            if len(fresh) > 1:  # one bad text must not hold up the others
+                for work in fresh:
+                    self._embed_documents([work.id], model, counts)
+                return
+            counts.failed += 1
+            self._fail(fresh[0].id, error)
+            if isinstance(error, ModelUnavailableError):
+                raise
+            return
+        with self._session.transaction():
+            for work in fresh:
+                mine, raws = raws[: len(work.texts)], raws[len(work.texts) :]
+                try:
+                    packed = [embed.vector(raw, work.path) for raw in mine]
+                except ModelError as error:
+                    counts.failed += 1
+                    self._fail(work.id, error)
+                    continue
+                if self._is_current(work):
+                    self._save(work, packed, model.fingerprint)
+                    counts.documents += 1
+                    counts.passages += len(packed)
+            self._drain()
+
+    def _reuse(self, work: _Work, model: str, counts: _Counts) -> bool:
+        """Take the vectors of the same text under another path, or those that are here already."""
+        run = self._session.run
+        with self._session.transaction():
+            if not self._is_current(work):
+                return True
+            source = self._session.value("embedding_with_hash", content_hash=work.hash, model=model)
+            if source is None:
+                return False
+            run("document_hash", id=work.id, content_hash=work.hash)
+            if source != work.id:
+                run("embedding_clear", id=work.id, model=model)
+                run(
+                    "embedding_copy",
+                    id=work.id,
+                    source=source,
+                    content_hash=work.hash,
+                    model=model,
+                )
+            run("failure_delete", id=work.id, stage="embed")
+            self._drain()
+        counts.reused += 1
+        return True
+
+    def _is_current(self, work: _Work) -> bool:
+        """Whether the document still has the text that was read."""
+        row = self._session.row("document_text", id=work.id)
+        return row is not None and _Work(*row).hash == work.hash
+
+    def _save(self, work: _Work, packed: list[bytes], model: str) -> None:
+        run = self._session.run
+        run("document_hash", id=work.id, content_hash=work.hash)
+        run("embedding_clear", id=work.id, model=model)
+        for seq, (part, vector) in enumerate(zip(work.passages, packed, strict=True)):
+            run(
+                "embedding_insert",
+                id=work.id,
+                seq=seq,
+                body_start=part.start,
+                body_end=part.end,
+                embedding=vector,
+                content_hash=work.hash,
+                model=model,
+            )
+        run("failure_delete", id=work.id, stage="embed")
+
+    def _embed_questions(self, model: Embedder, counts: _Counts) -> None:
+        rows = self._session.run("pending_questions", model=model.fingerprint)
+        for start in range(0, len(rows), _QUESTIONS):
+            batch = rows[start : start + _QUESTIONS]
+            raws = model.embed([row[2] for row in batch], "search_query")
+            with self._session.transaction():
+                for (question_id, document_id, text, path), raw in zip(batch, raws, strict=True):
+                    try:
+                        vector = embed.vector(raw, f"{path}, question {text[:60]!r}")
+                    except ModelError as error:
+                        self._fail(document_id, error)
+                        continue
+                    self._session.run(
+                        "question_embedding_insert",
+                        id=question_id,
+                        text=text,
+                        embedding=vector,
+                        model=model.fingerprint,
+                    )
+                    counts.questions += 1
+                self._drain()
+
+    def _fail(self, document_id: int, error: ModelError) -> None:
+        with self._session.transaction():
+            self._session.run("failure_insert", id=document_id, stage="embed", error=str(error))
+
+    def _failure(self, document_id: int) -> str | None:
+        error = self._session.value("failure", id=document_id, stage="embed")
+        return None if error is None else str(error)
+
+    # Which serve
+
+    def _serve_first(self, model: Embedder) -> None:
+        if self._session.setting("model") is None:
+            with self._session.transaction():
+                if self._session.setting("model") is None:
+                    self._serve(model)
+
+    def _serve(self, model: Embedder) -> None:
+        self._session.set("model", model.fingerprint)
+        self._session.set("model_name", model.name)
+
+    def _switch(self, model: Embedder) -> None:
+        """Let another model's vectors serve once every document has them or has failed to."""
+        if self._session.setting("model") == model.fingerprint:
+            return
+        with self._session.transaction():
+            for (document_id,) in self._session.run("pending_documents", model=model.fingerprint):
+                if self._failure(document_id) is None:
+                    return
+            self._serve(model)
+            self._session.run("embedding_drop_others", model=model.fingerprint)
+            self._session.run("question_embedding_drop_others", model=model.fingerprint)
+            self._session.run("vector_queue_all")
+
+    def _drain(self) -> None:
+        """Copy into the vec0 tables what the triggers have queued; without vec0 it stays queued."""
+        queue = self._session.run("vector_queue")
+        if not queue or not schema.ensure_vectors(self._session.connection):
+            return
+        for kind, row_id in queue:
+            self._session.run(f"{kind}_vec_delete", id=row_id)
+            self._session.run(f"{kind}_vec_insert", id=row_id)
+            self._session.run("vector_queue_done", kind=kind, id=row_id)
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.documents = self.reused = self.passages = self.questions = self.failed = 0
+
+
+class _Work:
+    """A document whose vectors are to be made: its text, its hash and its passages."""
+
+    def __init__(
+        self, id: int, path: str, title: str, tags: str, description: str, body: str
+    ) -> None:
+        labels = json.loads(tags)
+        self.id, self.path = id, path
+        self.hash = content_hash(title, labels, description, body)
+        self.passages = passage.split(body)
+        head = heading(title, labels, description)[: passage.MAX_HEADING]
+        self.texts = [head + part.text for part in self.passages]

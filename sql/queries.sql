@@ -1,0 +1,177 @@
+-- The statements that Python runs, each under its name. `:parameters` are bound by the caller.
+
+-- name: vec0_tables_exist
+select count(*) = 2 from sqlite_schema where name in ('document_vec', 'hype_vec');
+
+-- name: vector_queue_all
+insert into vector_queue (kind, id)
+select 'document', id from document_embedding where true
+union all
+select distinct 'hype', question_id from question_embedding where true
+on conflict do nothing;
+
+-- name: vector_queue
+select kind, id from vector_queue;
+
+-- name: vector_queue_done
+delete from vector_queue where kind = :kind and id = :id;
+
+-- name: document_vec_delete
+delete from document_vec where id = :id;
+
+-- name: document_vec_insert
+insert into document_vec (id, embedding, content_hash)
+select id, vec_quantize_binary(embedding), content_hash from document_embedding
+where id = :id and model = (select value from setting where name = 'model');
+
+-- name: hype_vec_delete
+delete from hype_vec where id = :id;
+
+-- name: hype_vec_insert
+insert into hype_vec (id, embedding, content_hash)
+select q.id, vec_quantize_binary(e.embedding), q.content_hash
+from question_embedding e
+join question q on q.id = e.question_id
+where e.question_id = :id and not q.vetoed and e.model = (select value from setting where name = 'model');
+
+-- name: document
+select d.id, d.path, d.title, d.tags, d.description, d.body, d.topic, d.type, d.created, d.updated, d.content_hash,
+  d.frontmatter,
+  not exists (
+    select 1 from document_embedding e
+    where e.document_id = d.id and e.content_hash = d.content_hash
+      and e.model = (select value from setting where name = 'model')) as pending
+from document d
+where d.path = :path;
+
+-- name: document_text
+select id, path, title, tags, description, body from document where id = :id;
+
+-- name: document_list
+select path, title, tags, topic, type, created, updated, characters, passages, questions, passages = 0 as pending
+from v_document d
+where (:topic is null or substr(d.path, 1, length(:topic) + 1) = :topic || '/')
+  and (:type is null or d.type = :type)
+  and (:tag is null or exists (select 1 from json_each(d.tags) where value = :tag collate nocase))
+order by d.path;
+
+-- name: document_insert
+insert into document (path, title, tags, description, created, updated, content_hash, frontmatter, body)
+values (:path, :title, :tags, :description, :created, :updated, :content_hash, :frontmatter, :body)
+returning id;
+
+-- name: document_update
+update document
+set title = :title, tags = :tags, description = :description, created = :created, updated = :updated,
+  content_hash = :content_hash, frontmatter = :frontmatter, body = :body
+where id = :id;
+
+-- name: document_move
+update document set path = :new where path = :old;
+
+-- name: document_delete
+delete from document where path = :path;
+
+-- name: document_hash
+update document set content_hash = :content_hash
+where id = :id and content_hash is not :content_hash;
+
+-- name: pending_documents
+select d.id from document d
+left join failure f on f.document_id = d.id and f.stage = 'embed'
+where not exists (
+  select 1 from document_embedding e
+  where e.document_id = d.id and e.content_hash = d.content_hash and e.model = :model)
+order by coalesce(f.tries, 0), d.updated desc, d.id;
+
+-- name: pending_questions
+select q.id, q.document_id, q.text, d.path from question q
+join document d on d.id = q.document_id
+where not q.vetoed
+  and (q.content_hash is null or q.content_hash = d.content_hash)
+  and not exists (select 1 from question_embedding e where e.question_id = q.id and e.model = :model)
+order by q.id;
+
+-- name: embedding_with_hash
+select document_id from document_embedding where content_hash = :content_hash and model = :model limit 1;
+
+-- name: embedding_copy
+insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model)
+select :id, seq, body_start, body_end, embedding, content_hash, model
+from document_embedding where document_id = :source and content_hash = :content_hash and model = :model;
+
+-- name: embedding_clear
+delete from document_embedding
+where document_id = :id
+  and (model = :model or content_hash is not (select content_hash from document where id = :id));
+
+-- name: embedding_insert
+insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model)
+values (:id, :seq, :body_start, :body_end, :embedding, :content_hash, :model);
+
+-- name: question_embedding_insert
+insert into question_embedding (question_id, embedding, model)
+select id, :embedding, :model from question where id = :id and text = :text
+on conflict do nothing;
+
+-- name: failure_insert
+insert into failure (document_id, stage, error) select id, :stage, :error from document where id = :id
+on conflict (document_id, stage) do update
+set error = excluded.error, tries = tries + 1, failed = excluded.failed;
+
+-- name: failure
+select error from failure where document_id = :id and stage = :stage;
+
+-- name: failure_delete
+delete from failure where document_id = :id and stage = :stage;
+
+-- name: setting
+select value from setting where name = :name;
+
+-- name: setting_update
+insert into setting (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value;
+
+-- name: embedding_drop_others
+delete from document_embedding where model <> :model;
+
+-- name: question_embedding_drop_others
+delete from question_embedding where model <> :model;
+
+-- name: status
+select
+  (select count(*) from document) as documents,
+  (select count(*) from document where type = 'skill') as skills,
+  (select count(*) from document where type = 'journal') as journals,
+  (select count(distinct document_id) from v_pending) as pending,
+  (select count(*) from failure) as failed,
+  (select error from failure order by failed desc limit 1) as last_error,
+  (select count(*) from document_embedding where model = (select value from setting where name = 'model')) as passages,
+  (select count(*) from question where not vetoed) as questions,
+  (select count(*) from document_version) as versions;
+
+-- name: pending_count
+select count(distinct document_id) from v_pending;
+
+-- name: document_count
+select count(*) from document;
+
+-- name: sources
+select s.file, s.size, s.mtime_ns, s.hash, d.path from source_file s
+join document d on d.id = s.document_id
+where s.root = :root;
+
+-- name: source_update
+insert into source_file (root, file, document_id, size, mtime_ns, hash)
+select :root, :file, id, :size, :mtime_ns, :hash from document where path = :path
+on conflict (root, file) do update
+set document_id = excluded.document_id, size = excluded.size, mtime_ns = excluded.mtime_ns, hash = excluded.hash;
+
+-- name: source_delete
+delete from source_file where root = :root and file = :file;
+
+-- name: source_of
+select s.root, s.file from source_file s join document d on d.id = s.document_id where d.path = :path;
+
+-- name: words_merge
+insert into document_fts (document_fts) values ('optimize');

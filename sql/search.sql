@@ -1,0 +1,296 @@
+-- The search: one statement, three retrievers, reciprocal rank fusion.
+--
+--   sqlite3 kb.sqlite3
+--   .load vec0
+--   .parameter set :query "'how do we retry http calls'"
+--   .read search.sql
+--
+-- search_words.sql is this file without what needs the extension (the lines marked `vectors`).
+--
+-- Parameters; all but the first may stay unset (NULL):
+--   :query       text. Words are joined by OR; "two words" in quotes is a phrase; retr* is a prefix. Nothing raises.
+--   :embedding   768 float32, L2-normalised, of the query (or of a document: finds what is like it)   -- vectors
+--   :topic       path prefix: projects, projects/atlas         :type   kb, skill, journal        :tag   one tag
+--   :since, :until   first and last day of `updated`
+--   :now         the moment that ages are counted from, ISO 8601; NULL: now
+--   :limit       10        :retrievers   some of 'frontmatter,words,vectors'; NULL: all
+--
+-- score = type_weight * recency * sum over the retrievers of weight * relative ^ power / (rrf_k + rank)
+--
+-- Reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009) knows ranks only: the first of a list of poor matches counts as
+-- much as the first of a list of good ones. `relative` (0 to 1) says how good a match is by its retriever's own lights;
+-- power 0 leaves it out. `update retriever set power = 0, depth = entry` is the plain form. All weights, powers, depths,
+-- half-lives and k are rows of retriever, ranking and setting.
+with
+  option as materialized (
+    select
+      coalesce(cast(:limit as integer), 10) as row_limit,
+      julianday(coalesce(:now, 'now')) as now,
+      (select value from setting where name = 'rrf_k') as k,
+      (select value from setting where name = 'model') as model,
+      coalesce(:topic, :type, :tag, :since, :until) is not null as filtered,
+      ',' || coalesce(replace(:retrievers, ' ', ''), 'frontmatter,words,vectors') || ',' as retrievers
+  ),
+
+  -- A list is never shorter than what is asked for.
+  list as materialized (
+    select name, weight, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth
+    from retriever, option
+    where instr(retrievers, ',' || name || ',') and weight > 0
+  ),
+
+  eligible (id) as materialized (
+    select d.id
+    from option, document d
+    where option.filtered
+      and (:topic is null or substr(d.path, 1, length(rtrim(:topic, '/')) + 1) = rtrim(:topic, '/') || '/')
+      and (:type is null or d.type = :type)
+      and (:tag is null or exists (select 1 from json_each(d.tags) where value = :tag collate nocase))
+      and (:since is null or julianday(d.updated) >= julianday(:since))
+      and (:until is null or julianday(d.updated) < julianday(:until) + (length(:until) = 10)
+        or julianday(d.updated) = julianday(:until))
+  ),
+
+  -- The query, as terms --------------------------------------------------------------------------------------------
+  -- A JSON array of the parts between double quotes: odd ones are phrases, unless the last quote was never closed.
+  -- A backslash separates words for FTS5 as a slash does; with it gone every escape in the JSON is json_quote's own.
+  part (at, is_phrase, text) as (
+    select e.key, e.key % 2 = 1 and e.key < max(e.key) over (), e.value
+    from json_each('[' || replace(replace(replace(replace(replace(json_quote(
+      replace(replace(replace(substr(cast(:query as text), 1, 8192), char(92), '/'), char(160), ' '), char(12288), ' ')),
+      '\t', ' '), '\n', ' '), '\r', ' '), '\u0000', ' '), '\"', '","') || ']') e
+    where :query is not null
+  ),
+  token (at, is_phrase, text) as (
+    select at * 10000, 1, text from part where is_phrase
+    union all
+    select at * 10000 + w.key, 0, w.value
+    from part, json_each('[' || replace(json_quote(part.text), ' ', '","') || ']') w
+    where not is_phrase
+  ),
+  -- What FTS5 finds no letter or digit in is no word (punctuation, arrows, emoji).
+  word (at, is_phrase, text, bare) as materialized (
+    select min(at), is_phrase, text, bare
+    from (
+      select at, is_phrase, text,
+        lower(trim(text, ' .,;:!?()[]{}<>"''`*_/|~^+=&%#@$-' || char(8216, 8217, 8220, 8221, 8230, 8211, 8212))) as bare
+      from token)
+    where bare <> '' and unicode(bare) not between 8192 and 11263 and unicode(bare) < 126976
+      or unicode(bare) >= 131072
+    group by bare, is_phrase
+  ),
+  content_word (seq, is_phrase, text, bare) as materialized (
+    select row_number() over (order by at), is_phrase, text, bare
+    from word
+    where is_phrase
+      or not exists (select 1 from stop_word s where s.word = replace(word.bare, char(8217), ''''))
+      or not exists (
+        select 1 from word w
+        where w.is_phrase or not exists (select 1 from stop_word s where s.word = replace(w.bare, char(8217), '''')))
+    order by at
+    limit 24
+  ),
+  -- Scripts written without spaces: the index holds one character a token, the query asks for every pair of them.
+  place (i) as (
+    select 1 union all select i + 1 from place where i < 64
+  ),
+  term (seq, expression) as materialized (
+    select seq,
+      case
+        when text glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*' then '(' || (
+          select group_concat(pair, ' OR ')
+          from (
+            select distinct '"' || replace(case
+              when length(bare) = 1 then bare
+              when substr(bare, i, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]'
+                or substr(bare, i + 1, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]'
+                then substr(bare, i, 1) || char(8203) || substr(bare, i + 1, 1)
+              else substr(bare, i, 2) end, '"', '""') || '"' as pair
+            from place where i < max(length(bare), 2))) || ')'
+        when not is_phrase and length(bare) > 2 and text glob '*[^*]*[*]' then
+          '"' || replace(rtrim(text, '*'), '"', '""') || '" *'
+        else '"' || replace(text, '"', '""') || '"'
+      end
+    from content_word
+  ),
+  match (expression) as materialized (
+    select coalesce(group_concat(expression, ' OR '), '""') from term
+  ),
+
+  -- Retriever 1, frontmatter: documents whose title, tags and path cover most of the query's content words -----------
+  frontmatter_hit (id, seq, bm25) as materialized (
+    select f.rowid, term.seq, bm25(document_fts,
+      (select value from setting where name = 'title_weight'),
+      (select value from setting where name = 'tags_weight'),
+      (select value from setting where name = 'path_weight'), 0.0, 0.0)
+    from option
+    join list on list.name = 'frontmatter'
+    cross join term
+    cross join document_fts f
+    where document_fts match '{title tags path} : ' || term.expression
+      and (not option.filtered or +f.rowid in (select id from eligible))
+  ),
+  frontmatter (id, rank, score, relative) as materialized (
+    select id, rank() over (order by bm25), -bm25, covered
+    from (
+      select id, sum(bm25) as bm25, count(*) * 1.0 / (select count(*) from term) as covered
+      from frontmatter_hit
+      group by id
+      having covered >= (select value from setting where name = 'coverage')
+      order by bm25, id
+      limit coalesce((select depth from list where name = 'frontmatter'), 0))
+  ),
+
+  -- Retriever 2, words: BM25 over everything -----------------------------------------------------------------------
+  -- relative: share of the best BM25 that the corpus has for each term. A document that is best in every term has 1.
+  attainable (bm25) as materialized (
+    select sum((
+      select bm25(document_fts,
+        (select value from setting where name = 'title_weight'),
+        (select value from setting where name = 'tags_weight'),
+        (select value from setting where name = 'path_weight'),
+        (select value from setting where name = 'description_weight'),
+        (select value from setting where name = 'body_weight')) as bm25
+      from document_fts where document_fts match term.expression
+      order by bm25 limit 1))
+    from list cross join term
+    where list.name = 'words'
+  ),
+  words (id, rank, score, relative) as materialized (
+    select id, rank() over (order by bm25), -bm25, min(1.0, bm25 / (select bm25 from attainable))
+    from (
+      select f.rowid as id, bm25(document_fts,
+        (select value from setting where name = 'title_weight'),
+        (select value from setting where name = 'tags_weight'),
+        (select value from setting where name = 'path_weight'),
+        (select value from setting where name = 'description_weight'),
+        (select value from setting where name = 'body_weight')) as bm25
+      from option
+      join list on list.name = 'words'
+      cross join document_fts f
+      where document_fts match (select expression from match)
+        and (not option.filtered or +f.rowid in (select id from eligible))
+      order by bm25
+      limit coalesce((select depth from list where name = 'words'), 0))
+  ),
+
+  -- vectors {
+  -- Retriever 3, vectors: the best of a document's passages and of its questions -------------------------------------
+  -- Bits find the candidates, the float32 vectors give the exact cosine. Several may belong to one document, so the
+  -- list is much deeper than what it brings in; vec0 takes 4,096 at most. A filter is applied inside the scan.
+  scan as materialized (
+    select iif(:embedding is null, 0, min(4096, list.depth * 10)) as size, option.filtered
+    from option join list on list.name = 'vectors'
+  ),
+  passage_near (id) as materialized (
+    select id from document_vec
+    where embedding match vec_quantize_binary(coalesce(:embedding, zeroblob(3072)))
+      and k = coalesce((select iif(filtered, 0, size) from scan), 0)
+  ),
+  passage_near_eligible (id) as materialized (
+    select id from document_vec
+    where embedding match vec_quantize_binary(coalesce(:embedding, zeroblob(3072)))
+      and k = coalesce((select iif(filtered, size, 0) from scan), 0)
+      and id in (select e.id from eligible cross join document_embedding e on e.document_id = eligible.id)
+  ),
+  question_near (id) as materialized (
+    select id from hype_vec
+    where embedding match vec_quantize_binary(coalesce(:embedding, zeroblob(3072)))
+      and k = coalesce((select iif(filtered, 0, size) from scan), 0)
+  ),
+  question_near_eligible (id) as materialized (
+    select id from hype_vec
+    where embedding match vec_quantize_binary(coalesce(:embedding, zeroblob(3072)))
+      and k = coalesce((select iif(filtered, size, 0) from scan), 0)
+      and id in (select q.id from eligible cross join question q on q.document_id = eligible.id)
+  ),
+  candidate (id, question_id, similarity) as materialized (
+    select e.document_id, null, 1 - vec_distance_cosine(e.embedding, :embedding)
+    from (select id from passage_near union select id from passage_near_eligible) n
+    cross join document_embedding e on e.id = n.id
+    cross join document d on d.id = e.document_id and d.content_hash = e.content_hash
+    where e.model = (select model from option)
+    union all
+    select q.document_id, q.id, 1 - vec_distance_cosine(e.embedding, :embedding)
+    from (select id from question_near union select id from question_near_eligible) n
+    cross join question q on q.id = n.id and not q.vetoed
+    cross join question_embedding e on e.question_id = q.id and e.model = (select model from option)
+    cross join document d on d.id = q.document_id and (q.content_hash is null or q.content_hash = d.content_hash)
+  ),
+  vectors (id, rank, score, relative, question_id) as materialized (
+    select id, rank() over (order by similarity desc), similarity,
+      iif(similarity > 0, similarity / max(similarity) over (), 0.0), question_id
+    from (
+      select id, max(similarity) as similarity, question_id      -- question_id is that of the row with the maximum
+      from candidate
+      group by id
+      order by similarity desc, id
+      limit coalesce((select depth from list where name = 'vectors'), 0))
+  ),
+  -- }
+
+  -- Reciprocal rank fusion -----------------------------------------------------------------------------------------
+  retrieved (name, id, rank, score, relative, question_id) as (
+    select 'frontmatter', id, rank, score, relative, null from frontmatter
+    union all select 'words', id, rank, score, relative, null from words
+    union all select 'vectors', id, rank, score, relative, question_id from vectors   -- vectors
+  ),
+  -- The first documents of each list come in; what else a list knows of them, down to its depth, counts.
+  contribution as materialized (
+    select r.name, r.id, r.rank, r.score, r.question_id, r.rank <= list.entry as enters,
+      list.weight * pow(r.relative, list.power) / (option.k + r.rank) as value
+    from retrieved r
+    join list using (name)
+    cross join option
+  ),
+  fused as materialized (
+    select id, sum(value) as rrf,
+      max(iif(name = 'frontmatter', rank, null)) as frontmatter_rank,
+      max(iif(name = 'frontmatter', score, null)) as frontmatter_score,
+      max(iif(name = 'frontmatter', value, null)) as frontmatter_contribution,
+      max(iif(name = 'words', rank, null)) as words_rank,
+      max(iif(name = 'words', score, null)) as words_score,
+      max(iif(name = 'words', value, null)) as words_contribution,
+      max(iif(name = 'vectors', rank, null)) as vectors_rank,
+      max(iif(name = 'vectors', score, null)) as vectors_score,
+      max(iif(name = 'vectors', value, null)) as vectors_contribution,
+      max(question_id) as question_id
+    from contribution
+    group by id
+    having max(enters)
+  ),
+
+  -- Type and age ---------------------------------------------------------------------------------------------------
+  ranked as materialized (
+    select f.*, d.path, d.title, d.type, d.topic, d.updated,
+      coalesce(r.weight, 1.0) as type_weight,
+      -- half-life decay; a date in the future is of age 0, no date does not decay
+      iif(r.half_life_days is null or d.updated is null, 1.0,
+        max(r.floor, exp(-ln(2) * max(0.0, option.now - julianday(d.updated)) / r.half_life_days))) as recency
+    from option
+    cross join fused f
+    cross join document d on d.id = f.id
+    left join ranking r on r.type = d.type
+  ),
+  best as materialized (
+    select *, rrf * type_weight * recency as score
+    from ranked
+    order by score desc, path
+    limit (select row_limit from option)
+  )
+
+select
+  row_number() over (order by b.score desc, b.path) as rank,
+  b.path, b.title, b.type, b.topic, b.updated, b.score,
+  b.frontmatter_rank, b.frontmatter_score, b.frontmatter_contribution,
+  b.words_rank, b.words_score, b.words_contribution,
+  b.vectors_rank, b.vectors_score, b.vectors_contribution,
+  b.type_weight, b.recency,
+  (select q.text from question q where q.id = b.question_id) as matched_question,
+  coalesce(
+    (select replace(replace(snippet(document_fts, 4, '**', '**', '…', 24), char(8203), ''), char(10), ' ')
+     from document_fts where document_fts match (select expression from match) and rowid = b.id),
+    (select trim(replace(substr(d.body, 1, 160), char(10), ' ')) || iif(length(d.body) > 160, '…', '')
+     from document d where d.id = b.id)) as snippet
+from best b
+order by b.score desc, b.path;
