@@ -38,12 +38,18 @@ Task = Literal["search_document", "search_query"]
 
 
 class Embedder(Protocol):
-    """What a store needs of a model. ``fingerprint`` tells vectors apart that must not be mixed."""
+    """What a store needs of a model.
+
+    ``fingerprint`` tells vectors apart that must not be mixed; ``weight`` (0 to 1) is how far the
+    fusion trusts them beside words.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def fingerprint(self) -> str: ...
+    @property
+    def weight(self) -> float: ...
     def embed(self, texts: Sequence[str], task: Task) -> Sequence[Sequence[float]]:
         """One vector of 768 numbers a text. Raises ModelError."""
         ...
@@ -57,9 +63,20 @@ class LocalEmbedder:
 
     @property
     def name(self) -> str:
-        if _file_hash(self.file) == _file_hash(STARTER):
+        if self._is_starter:
             return "starter (6 MB stand-in for nomic-embed-text-v1.5)"
         return f"{MODEL} (local)"
+
+    @property
+    def weight(self) -> float:
+        # Measured with the starter on four public sets (nDCG@10, mean): words alone 0.814; fused
+        # at weight 1 0.776, at 0.5 0.805, at 0.35 0.812, at 0.25 0.816. The lower ones find less
+        # by meaning alone.
+        return 0.35 if self._is_starter else 1.0
+
+    @property
+    def _is_starter(self) -> bool:
+        return _file_hash(self.file) == _file_hash(STARTER)
 
     @property
     def fingerprint(self) -> str:
@@ -92,6 +109,7 @@ class RemoteEmbedder:
 
     name = f"{MODEL} (remote)"
     fingerprint = f"{MODEL} remote; {TEMPLATE}; {passage.RULE}"
+    weight = 1.0
 
     def embed(self, texts: Sequence[str], task: Task) -> Sequence[Sequence[float]]:
         with _lock, _nomic("remote") as nomic_embed:

@@ -245,6 +245,7 @@ class Vectors:
     def _serve(self, model: Embedder) -> None:
         self._session.set("model", model.fingerprint)
         self._session.set("model_name", model.name)
+        self._session.set("model_weight", model.weight)
 
     def _switch(self, model: Embedder) -> None:
         """Let another model's vectors serve once every document has them or has failed to."""

@@ -41,7 +41,8 @@ insert into setting (name, value) values
   ('body_weight', 1.0),
   ('coverage', 0.8),                   -- share of the query's content words that title, tags and path must cover
   ('model', null),                     -- fingerprint of the model whose vectors serve
-  ('model_name', null);
+  ('model_name', null),
+  ('model_weight', 1.0);               -- how far they are trusted: the starter 0.35, any other model 1
 
 create table ranking (
   type text primary key,

@@ -34,7 +34,8 @@ with
 
   -- A list is never shorter than what is asked for.
   list as materialized (
-    select name, weight, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth
+    select name, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth,
+      weight * iif(name = 'vectors', (select value from setting where name = 'model_weight'), 1) as weight
     from retriever, option
     where instr(retrievers, ',' || name || ',') and weight > 0
   ),

@@ -9,7 +9,6 @@
 --
 -- Parameters; all but the first may stay unset (NULL):
 --   :query       text. Words are joined by OR; "two words" in quotes is a phrase; retr* is a prefix. Nothing raises.
---   :embedding   768 float32, L2-normalised, of the query (or of a document: then it finds documents like that one)
 --   :topic       path prefix: projects, projects/atlas         :type   kb, skill, journal        :tag   one tag
 --   :since, :until   first and last day of `updated`
 --   :now         the moment that ages are counted from, ISO 8601; NULL: now
@@ -34,7 +33,8 @@ with
 
   -- A list is never shorter than what is asked for.
   list as materialized (
-    select name, weight, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth
+    select name, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth,
+      weight * iif(name = 'vectors', (select value from setting where name = 'model_weight'), 1) as weight
     from retriever, option
     where instr(retrievers, ',' || name || ',') and weight > 0
   ),
