@@ -304,7 +304,9 @@ def demo() -> None:
 
 
 @main.command()
-@click.argument("name", type=click.Choice(["search", "search_words", "schema", "views", "vectors"]))
+@click.argument(
+    "name", type=click.Choice(["search", "search_words", "shell", "schema", "views", "vectors"])
+)
 @click.option("--path", "only_path", is_flag=True, help="Print where the file is instead.")
 def sql(name: str, only_path: bool) -> None:
     """Print one of kbstore's SQL files, as the sqlite3 shell runs it."""

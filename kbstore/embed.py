@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from . import passage
+from . import gguf_file, passage
 from .errors import BadVectorError, InputError, ModelError, ModelUnavailableError
 
 DIMENSION = 768
@@ -65,6 +65,9 @@ class LocalEmbedder:
     def name(self) -> str:
         if self._is_starter:
             return "starter (6 MB stand-in for nomic-embed-text-v1.5)"
+        says = str(_check(self.file, *_stamp(self.file)).get("general.description", ""))
+        if says.startswith("not the Nomic model"):
+            return f"stand-in for {MODEL} (local, {says.partition(':')[2].strip()})"
         return f"{MODEL} (local)"
 
     @property
@@ -84,6 +87,7 @@ class LocalEmbedder:
 
     def embed(self, texts: Sequence[str], task: Task) -> Sequence[Sequence[float]]:
         with _lock, _nomic(str(self.file)) as nomic_embed:
+            _check(self.file, *_stamp(self.file))
             try:
                 result = nomic_embed.text(
                     list(texts),
@@ -210,8 +214,17 @@ def _fingerprint(mode: str, file_hash: str) -> str:
 
 
 def _file_hash(file: Path) -> str:
+    return _hash_of(file, *_stamp(file))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
     stat = file.stat()
-    return _hash_of(file, stat.st_size, stat.st_mtime_ns)
+    return stat.st_size, stat.st_mtime_ns
+
+
+@cache
+def _check(file: Path, size: int, mtime_ns: int) -> dict[str, Any]:
+    return gguf_file.check(file).metadata
 
 
 @cache

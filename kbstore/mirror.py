@@ -1,7 +1,7 @@
 """Reads a folder of markdown into a store, and keeps it so: new, edited, moved and deleted files.
 
-A picobot workspace (a folder with ``knowledge/`` or ``skills/`` in it) gives the notes below
-``knowledge/`` and every ``SKILL.md`` below ``skills/``; any other folder gives its markdown files.
+A picobot workspace (a folder with ``knowledge/`` in it) gives the notes below ``knowledge/`` and
+every ``SKILL.md`` below ``skills/``; any other folder gives all its markdown files.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class _Sync:
 def _scan(root: Path, problems: list[Problem]) -> Iterator[_File]:
     """The markdown files below the folder that are to be documents; links are followed to files
     inside the folder only."""
-    workspace = (root / "knowledge").is_dir() or (root / "skills").is_dir()
+    workspace = (root / "knowledge").is_dir()
     real_root = os.path.realpath(root)
     paths: Counter[str] = Counter()
 

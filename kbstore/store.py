@@ -245,8 +245,11 @@ class Store:
         documents = self._session.value("document_count")
         if not pending:
             return ()
+        error = self._session.value("last_failure")
+        why = f" (last error: {error})" if error else ""
         return (
-            f"{pending} of {documents} documents have no vectors yet; `kbstore embed` makes them",
+            f"{pending} of {documents} documents have no vectors yet{why};"
+            " `kbstore embed` makes them",
         )
 
     def embed(self, *, limit: int | None = None, progress: Progress | None = None) -> EmbedReport:

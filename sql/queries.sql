@@ -122,6 +122,9 @@ set error = excluded.error, tries = tries + 1, failed = excluded.failed;
 -- name: failure
 select error from failure where document_id = :id and stage = :stage;
 
+-- name: last_failure
+select error from failure order by failed desc, document_id desc limit 1;
+
 -- name: failure_delete
 delete from failure where document_id = :id and stage = :stage;
 
