@@ -49,6 +49,7 @@ def configure(connection: apsw.Connection) -> None:
     connection.pragma("recursive_triggers", True)  # so that REPLACE fires the delete triggers
     connection.pragma("synchronous", "normal")
     connection.pragma("journal_size_limit", _WAL_LIMIT)
+    connection.pragma("cache_size", -16_000)  # KiB; the exact cosines read 200 scattered vectors
     connection.pragma("trusted_schema", False)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     if not connection.readonly("main") and connection.pragma("journal_mode") not in (

@@ -36,13 +36,15 @@ with
   list as materialized (
     select name, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth,
       weight * iif(name = 'vectors', (select value from setting where name = 'model_weight'), 1) as weight
-    from retriever, option
+    from option
+    cross join retriever
     where instr(retrievers, ',' || name || ',') and weight > 0
   ),
 
   eligible (id) as materialized (
     select d.id
-    from option, document d
+    from option
+    cross join document d
     where option.filtered
       and (:topic is null or substr(d.path, 1, length(rtrim(:topic, '/')) + 1) = rtrim(:topic, '/') || '/')
       and (:type is null or d.type = :type)
@@ -180,7 +182,7 @@ with
   -- Bits find the candidates, the float32 vectors give the exact cosine. Several may belong to one document, so the
   -- list is much deeper than what it brings in; vec0 takes 4,096 at most. A filter is applied inside the scan.
   scan as materialized (
-    select iif(:embedding is null, 0, min(4096, list.depth * 10)) as size, option.filtered
+    select iif(:embedding is null, 0, min(4096, list.depth)) as size, option.filtered
     from option join list on list.name = 'vectors'
   ),
   passage_near (id) as materialized (

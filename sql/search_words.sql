@@ -35,13 +35,15 @@ with
   list as materialized (
     select name, power, max(entry, row_limit) as entry, max(depth, row_limit) as depth,
       weight * iif(name = 'vectors', (select value from setting where name = 'model_weight'), 1) as weight
-    from retriever, option
+    from option
+    cross join retriever
     where instr(retrievers, ',' || name || ',') and weight > 0
   ),
 
   eligible (id) as materialized (
     select d.id
-    from option, document d
+    from option
+    cross join document d
     where option.filtered
       and (:topic is null or substr(d.path, 1, length(rtrim(:topic, '/')) + 1) = rtrim(:topic, '/') || '/')
       and (:type is null or d.type = :type)
