@@ -7,11 +7,8 @@ nothing was found), 1 error, 2 usage, 3 no such document or folder.
 from __future__ import annotations
 
 import functools
-import json
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,12 +16,12 @@ import click
 
 from . import __version__, frontmatter, mirror, queries
 from .demo import run_demo
-from .document import check_path
-from .errors import InputError, KBError, NotFoundError
-from .report import EmbedReport
-from .search import RETRIEVERS, TYPES, Hit
+from .document import check_note, check_path
+from .errors import EmptyContentError, InputError, KBError, ModelError, NotFoundError
+from .schema import expand_user
+from .search import RETRIEVERS, TYPES
 from .store import Store
-from .vectors import Progress
+from .terminal import print_hit, print_json, progress_bar, tell_embedded
 
 DEFAULT_DATABASE = "~/.picobot/data/kb.sqlite3"
 
@@ -40,13 +37,27 @@ class _Group(click.Group):
         except KBError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # click ends quietly when nobody reads on
+            what = f"{error.strerror}: {str(error.filename)[:200]}" if error.filename else error
+            click.echo(f"Error: {what}", err=True)
+            ctx.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbstore")
-@click.option("--db", type=click.Path(path_type=Path), help="As the option of each command.")
+@click.option(
+    "--db",
+    envvar="KBSTORE_DB",
+    default=DEFAULT_DATABASE,
+    show_default=True,
+    show_envvar=True,
+    metavar="PATH",
+    help="The database file; each command takes it, too.",
+)
 @click.pass_context
-def main(ctx: click.Context, db: Path | None) -> None:
+def main(ctx: click.Context, db: str) -> None:
     """An agent's knowledge base in one SQLite file: markdown notes in, the right note out."""
     ctx.obj = db
 
@@ -56,15 +67,14 @@ def database(command: F) -> F:
 
     @click.option(
         "--db",
-        type=click.Path(path_type=Path),
-        envvar="KBSTORE_DB",
-        help=f"The database file.  [env: KBSTORE_DB; default: {DEFAULT_DATABASE}]",
+        metavar="PATH",
+        help=f"The database file.  [env var: KBSTORE_DB; default: {DEFAULT_DATABASE}]",
     )
     @click.pass_context
     @functools.wraps(command)
     def wrapper(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
-        path = options.pop("db") or ctx.obj or Path(DEFAULT_DATABASE)
-        return ctx.invoke(command, *args, db=path.expanduser(), **options)
+        path = options.pop("db") or ctx.obj or DEFAULT_DATABASE
+        return ctx.invoke(command, *args, db=expand_user(path), **options)
 
     return cast(F, wrapper)
 
@@ -89,10 +99,12 @@ def init(db: Path) -> None:
 @database
 def sync(db: Path, folder: Path, force: bool, no_embed: bool, as_json: bool) -> None:
     """Read a picobot workspace, or any folder of markdown, and follow its changes."""
-    with Store(db) as store, _progress("embedding") as progress:
+    if not db.exists() and not expand_user(folder).is_dir():
+        raise NotFoundError(f"there is no folder {folder}")
+    with Store(db) as store, progress_bar("embedding") as progress:
         report = mirror.sync(store, folder, force=force, embed=not no_embed, progress=progress)
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         click.echo(
             f"{len(report.created)} new, {len(report.updated)} changed, {len(report.moved)} moved,"
@@ -101,12 +113,12 @@ def sync(db: Path, folder: Path, force: bool, no_embed: bool, as_json: bool) -> 
     for problem in report.problems:
         click.echo(f"Warning: {problem.path}: {problem.message}", err=True)
     if report.embedded:
-        _tell_embedded(report.embedded)
+        tell_embedded(report.embedded)
 
 
 @main.command()
 @click.argument("path")
-@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.argument("file", type=click.File("rb"), default="-")
 @click.option("--title", help="Else the one in the header, the first heading, or the file's name.")
 @click.option("--tag", "tags", multiple=True, help="Repeatable; else those in the header.")
 @click.option("--empty", is_flag=True, help="Allow an empty text to replace one that is not.")
@@ -124,17 +136,22 @@ def add(
     """Store markdown from FILE, or from standard input, as the document PATH."""
     path = check_path(path)
     try:
-        note = frontmatter.parse(file.read(), path)
+        note = frontmatter.parse(file.read().decode(), path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: the text is not UTF-8 (byte {error.start})") from None
     for message in note.problems:
         click.echo(f"Warning: {path}: {message}", err=True)
+    given = check_note(
+        path, note.body, title=title or note.title, tags=tags or note.tags, updated=note.updated
+    )
+    if not note.body.strip() and not empty and not db.exists():
+        raise EmptyContentError(f"{path}: the text is empty; nothing is stored")
     with Store(db) as store:
         report = store.put(
             path,
             note.body,
-            title=title or note.title,
-            tags=tags or note.tags,
+            title=given["title"],
+            tags=given["tags"],
             description=note.description,
             created=note.created,
             updated=note.updated,
@@ -142,7 +159,7 @@ def add(
             allow_empty=empty,
         )
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         click.echo(f"{report.action} {report.path}")
     if report.note:
@@ -158,7 +175,7 @@ def get(db: Path, path: str, as_json: bool) -> None:
     with _reader(db) as store:
         document = store.get(path)
     if as_json:
-        _print_json(document.as_dict())
+        print_json(document.as_dict())
         return
     text = frontmatter.render(
         document.body,
@@ -170,7 +187,8 @@ def get(db: Path, path: str, as_json: bool) -> None:
         created=document.created,
         updated=document.updated,
     )
-    click.echo(text, nl=not text.endswith("\n"))
+    # To the letter, also without a line end, unless it is a person who looks.
+    click.echo(text.encode(), nl=sys.stdout.isatty() and not text.endswith("\n"))
 
 
 @main.command()
@@ -184,7 +202,7 @@ def ls(db: Path, topic: str | None, type: str | None, tag: str | None, as_json: 
     with _reader(db) as store:
         documents = store.list(topic=topic, type=type, tag=tag)
     if as_json:
-        _print_json([document.as_dict() for document in documents])
+        print_json([document.as_dict() for document in documents])
         return
     width = max((len(document.path) for document in documents), default=0)
     for document in documents:
@@ -246,10 +264,10 @@ def search(db: Path, words: tuple[str, ...], explain: bool, as_json: bool, **opt
     with _reader(db) as store:
         result = store.search(query, **options)
     if as_json:
-        _print_json(result.as_dict())
+        print_json(result.as_dict())
     else:
         for rank, hit in enumerate(result.hits, 1):
-            _print_hit(rank, hit, explain)
+            print_hit(rank, hit, explain)
         if not result.hits:
             click.echo("No results.", err=True)
         if explain and result.model:
@@ -264,19 +282,19 @@ def search(db: Path, words: tuple[str, ...], explain: bool, as_json: bool, **opt
 @database
 def embed(db: Path, limit: int | None, as_json: bool) -> None:
     """Make the vectors that are missing; with another model, make all of them anew."""
-    with _existing(db) as store, _progress("embedding") as progress:
+    with _existing(db) as store, progress_bar("embedding") as progress:
         report = store.embed(limit=limit, progress=progress)
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         click.echo(
             f"{report.documents} documents embedded in {report.passages} passages,"
             f" {report.reused} reused, {report.questions} questions,"
             f" {report.failed} failed, {report.pending} pending"
         )
-    _tell_embedded(report)
     if report.error:
-        sys.exit(1)
+        raise ModelError(report.error)
+    tell_embedded(report)
 
 
 @main.command()
@@ -287,7 +305,7 @@ def status(db: Path, as_json: bool) -> None:
     with _reader(db) as store:
         found = store.status()
     if as_json:
-        _print_json(found.as_dict())
+        print_json(found.as_dict())
         return
     for name, value in found.as_dict().items():
         if name == "degraded":
@@ -324,69 +342,3 @@ def _existing(db: Path) -> Store:
 
 def _reader(db: Path) -> Store:
     return Store(db, read_only=True)
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _print_hit(rank: int, hit: Hit, explain: bool) -> None:
-    head = click.style(hit.path, bold=True)
-    click.echo(f"{rank:>3}  {head}  {' '.join(hit.title.split())}")
-    pieces = hit.snippet.split("**")
-    marked = "".join(click.style(p, bold=True) if i % 2 else p for i, p in enumerate(pieces))
-    terminal = sys.stdout.isatty() and len(pieces) % 2
-    click.echo(f"     {marked if terminal else hit.snippet}")
-    if explain:
-        for name in RETRIEVERS:
-            evidence = getattr(hit, name)
-            if evidence:
-                click.echo(
-                    f"     {name:11}  rank {evidence.rank:<4} score {evidence.score:<8.4g}"
-                    f"  adds {evidence.contribution:.5f}"
-                )
-        if hit.matched_question:
-            click.echo(f"     question     {hit.matched_question}")
-        click.echo(
-            f"     type {hit.type} x {hit.type_weight:g}, recency x {hit.recency:.3f}"
-            f" (updated {hit.updated or 'unknown'}), score {hit.score:.5f}"
-        )
-
-
-def _tell_embedded(report: EmbedReport) -> None:
-    if report.error:
-        click.echo(f"Note: {report.error}", err=True)
-    if report.pending:
-        click.echo(
-            f"Note: {report.pending} documents have no vectors yet and are found by words only;"
-            " `kbstore embed` makes them",
-            err=True,
-        )
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Progress | None]:
-    """A progress bar on a terminal once the work has taken a second; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
-    begun = time.monotonic()
-    task = bar.add_task(what)
-
-    def show(done: int, of: int) -> None:
-        if time.monotonic() - begun > 1 and done < of:
-            bar.start()
-        bar.update(task, completed=done, total=of)
-
-    try:
-        yield show
-    finally:
-        bar.stop()

@@ -76,10 +76,8 @@ def check_path(path: str) -> str:
     """The path as it is stored (NFC). Raises InputError for one that is not POSIX relative."""
     path = unicodedata.normalize("NFC", check_text("path", path, path))
     shown = repr(path if len(path) <= 80 else path[:80] + "…")
-    if not path:
-        raise InputError(
-            "the path of a document is empty; give one such as domains/http-retries.md"
-        )
+    if not path.strip():
+        raise InputError(f"path {path!r} is empty; give one such as domains/http-retries.md")
     if len(path) > MAX_PATH:
         raise InputError(f"path {shown} has {len(path)} characters; {MAX_PATH} is the most")
     if _CONTROL.search(path):
@@ -125,6 +123,29 @@ def check_body(body: str, path: str) -> str:
     return body
 
 
+def check_note(
+    path: str,
+    body: str,
+    *,
+    title: str | None = None,
+    tags: Iterable[str] | None = None,
+    description: str | None = None,
+    created: str | None = None,
+    updated: str | None = None,
+    frontmatter: str | None = None,
+) -> dict[str, Any]:
+    """The fields as they are stored, None where one was not given. Raises InputError."""
+    return {
+        "title": None if title is None else check_title(title, path),
+        "tags": None if tags is None else check_tags(tags, path),
+        "description": description and check_text("description", description, path),
+        "created": created and check_date(created, path, "created"),
+        "updated": updated and check_date(updated, path, "updated"),
+        "frontmatter": frontmatter and check_text("frontmatter", frontmatter, path),
+        "body": check_body(body, path),
+    }
+
+
 def check_text(what: str, value: object, path: object) -> str:
     """A text that SQLite can hold: no NUL, no lone surrogate."""
     if not isinstance(value, str):
@@ -138,6 +159,11 @@ def check_text(what: str, value: object, path: object) -> str:
             f"{str(path)[:80]!r}: the {what} is not valid Unicode (a lone surrogate)"
         ) from None
     return value
+
+
+def clean(text: str) -> str:
+    """Text that SQLite can hold: NUL is a space, a lone surrogate a question mark."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def parse_date(value: str) -> str | None:

@@ -6,6 +6,7 @@ leaves every scalar the text that was written: 2024, true, 007 and 2026-02-30 ar
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,14 +14,21 @@ from typing import Any
 
 import yaml
 
-from .document import MAX_TAG, MAX_TAGS, MAX_TITLE, date_in_path, parse_date, title_from_path
+from .document import (
+    MAX_TAG,
+    MAX_TAGS,
+    MAX_TITLE,
+    clean,
+    date_in_path,
+    parse_date,
+    title_from_path,
+)
 
 MAX_HEADER = 64 * 1024  # characters
+_MAX_PROBLEMS = 20  # of one kind
 
 _OPENING = re.compile(r"---[ \t]*\r?\n")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
-_KEY = re.compile(r"^[ \t]*([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*?))?[ \t]*\r?$", re.MULTILINE)
-_HEADING = re.compile(r"^#[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
@@ -56,8 +64,7 @@ def parse(text: str, path: str) -> Note:
             fields = loaded
     title = _scalar(fields, "title", problems) or _scalar(fields, "name", problems)
     if not title:
-        first = _HEADING.search(body[:10_000])
-        title = first[1].strip() if first else title_from_path(path)
+        title = _first_heading(body) or title_from_path(path)
     if len(title) > MAX_TITLE:
         problems.append(f"the title has {len(title)} characters; its first {MAX_TITLE} are kept")
         title = title[:MAX_TITLE]
@@ -99,24 +106,98 @@ def render(
     created: str | None = None,
     updated: str | None = None,
 ) -> str:
-    """The markdown file of a document. Of a kept header only those lines change whose value has."""
+    """The markdown file of a document. Of a kept header only those keys change whose value has."""
     header = frontmatter or ""
-    tags = tuple(tags)
     newline = "\r\n" if "\r\n" in header else "\n"
-    seen = parse(f"---\n{header}---\n{body}", path)
-    if seen.title != title:
-        header = _replace(header, ("title", "name"), title, newline)
-    if seen.tags != tags:
-        header = _replace(header, ("tags",), list(tags), newline)
-    if seen.description != description:
-        header = _replace(header, ("description",), description, newline)
-    if created and seen.created != created:
-        header = _replace(header, ("created",), created, newline)
-    if updated and seen.updated != updated:
-        header = _replace(header, ("updated", "modified", "date"), updated, newline)
-    if not header and frontmatter is None:
+    if header and not header.endswith("\n"):
+        header += newline
+    tags = tuple(tags)
+    wanted = (
+        (("title", "name"), "title", title),
+        (("tags",), "tags", tags),
+        (("description",), "description", description),
+        (("created",), "created", created),
+        (("updated", "modified", "date"), "updated", updated),
+    )
+    for keys, field, value in wanted:
+        seen = parse(f"---{newline}{header}---{newline}{body}", path)
+        if value is not None and getattr(seen, field) != value:
+            header = set_key(header, keys, value, newline)
+    # Without a header the text itself must not look as if it had one.
+    if not header and frontmatter is None and split(body) == (None, body) and body[:1] != "\ufeff":
         return body
     return f"---{newline}{header}---{newline}{body}"
+
+
+def set_key(
+    header: str, keys: tuple[str, ...], value: str | tuple[str, ...], newline: str = "\n"
+) -> str:
+    """Give the first of ``keys`` that the header has another value, else add the first of them.
+
+    All else, comments and the order of keys too, stays as it is.
+    """
+    is_date = keys[0] in ("created", "updated")
+    text = value if is_date and isinstance(value, str) else _yaml(value)
+    try:
+        root = yaml.compose(header, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError):
+        return _set_line(header, keys, text, newline)
+    if not isinstance(root, yaml.MappingNode):
+        return f"{header}{keys[0]}: {text}{newline}"
+    for key in keys:
+        for key_node, value_node in reversed(root.value):  # of two alike, the last one counts
+            if key_node.value == key:
+                start, end = key_node.start_mark.index, _end(value_node)
+                tail = newline if header[start:end].endswith("\n") else ""
+                return f"{header[:start]}{key}: {text}{tail}{header[end:]}"
+    if root.flow_style:
+        brace = root.end_mark.index - 1
+        comma = ", " if root.value else ""
+        return f"{header[:brace].rstrip()}{comma}{keys[0]}: {text}{header[brace:]}"
+    return f"{header}{keys[0]}: {text}{newline}"
+
+
+def _end(node: yaml.Node) -> int:
+    """Where a value ends; the end of a block collection, as PyYAML has it, is the next token."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    return int(node.end_mark.index)
+
+
+def _set_line(header: str, keys: tuple[str, ...], text: str, newline: str) -> str:
+    """The same for a header that is not valid YAML and is read line by line."""
+    for key in keys:
+        found = re.search(rf"^[ \t]*{key}[ \t]*:.*(?:\n[ \t]+\S.*|\n-.*)*", header, re.MULTILINE)
+        if found:
+            tail = "\r" if found[0].endswith("\r") else ""
+            return f"{header[: found.start()]}{key}: {text}{tail}{header[found.end() :]}"
+    return f"{header}{keys[0]}: {text}{newline}"
+
+
+def _yaml(value: str | tuple[str, ...]) -> str:
+    """A value on one line: plain where every reader takes it for this very text, else quoted."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(_yaml_text(item, '[{}]') for item in value)}]"
+    return _yaml_text(value, "{}")
+
+
+def _yaml_text(text: str, frame: str) -> str:
+    try:
+        loaded = yaml.safe_load(f"k: {frame.format(text)}")
+    except (yaml.YAMLError, ValueError):
+        loaded = None
+    printable = text.isprintable()
+    if loaded == {"k": [text] if frame == "[{}]" else text} and printable:
+        return text
+    if printable and "'" not in text:
+        return f"'{text}'"
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else _escape(ord(c)) for c in quoted)
+
+
+def _escape(number: int) -> str:
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def _load(header: str, problems: list[str]) -> dict[str, Any] | None:
@@ -124,7 +205,7 @@ def _load(header: str, problems: list[str]) -> dict[str, Any] | None:
     try:
         loaded = yaml.load(header, Loader=_LOADER)  # BaseLoader makes texts, lists and dicts only
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        simple = {key: (value or "").strip("\"'") for key, value in _KEY.findall(header)}
+        simple = _lines(header)
         if not simple:
             return None
         mark = getattr(error, "problem_mark", None)
@@ -138,6 +219,28 @@ def _load(header: str, problems: list[str]) -> dict[str, Any] | None:
     return loaded if isinstance(loaded, dict) else None
 
 
+def _lines(header: str) -> dict[str, str]:
+    """``key: value`` line by line, for a header that is not valid YAML."""
+    found = {}
+    for line in header.splitlines():
+        key, colon, value = line.partition(":")
+        key = key.strip()
+        if colon and key[:1].isalpha() and key.replace("-", "_").isidentifier():
+            found[key] = value.strip().strip("\"'")
+    return found
+
+
+def _first_heading(body: str) -> str:
+    for line in body[:10_000].splitlines():
+        if line.startswith(("# ", "#\t")):
+            words = line[2:].split()
+            if words and not words[-1].strip("#"):  # a closing row of them
+                words.pop()
+            if words:
+                return " ".join(words)
+    return ""
+
+
 def _reason(error: Exception) -> str:
     return " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
 
@@ -145,7 +248,7 @@ def _reason(error: Exception) -> str:
 def _scalar(fields: dict[str, Any], name: str, problems: list[str]) -> str:
     value = fields.get(name)
     if value is None or isinstance(value, str):
-        return (value or "").replace("\0", "").strip()
+        return clean(value or "").strip()
     problems.append(f"{name} is a {_kind(value)}, not a text; left out")
     return ""
 
@@ -158,21 +261,25 @@ def _tags(value: object, problems: list[str]) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        value = value.strip().removeprefix("[").removesuffix("]").split(",")
+        pieces = value.strip().removeprefix("[").removesuffix("]").split(",")
+        value = [piece.strip(" \t\n\"'") for piece in pieces]
     if not isinstance(value, list):
         problems.append("tags is a mapping, not a list; left out")
         return ()
     kept: dict[str, None] = {}
+    left_out: dict[str, None] = {}
     for tag in value:
+        text = clean(tag).strip() if isinstance(tag, str) else ""
         if not isinstance(tag, str):
-            problems.append(f"a tag is a {_kind(tag)}, not a text; left out")
-        elif len(tag) > MAX_TAG:
-            problems.append(f"tag {tag[:40]!r}… is longer than {MAX_TAG} characters; left out")
-        elif tag.strip(" \t\n\"'"):
-            kept[tag.strip(" \t\n\"'")] = None
-        if len(kept) == MAX_TAGS:
-            problems.append(f"there are more than {MAX_TAGS} tags; the first {MAX_TAGS} are kept")
+            left_out[f"a tag is a {_kind(tag)}, not a text; left out"] = None
+        elif len(text) > MAX_TAG:
+            left_out[f"tag {text[:40]!r}… is longer than {MAX_TAG} characters; left out"] = None
+        elif text and len(kept) == MAX_TAGS and text not in kept:
+            left_out[f"there are more than {MAX_TAGS} tags; the first {MAX_TAGS} are kept"] = None
             break
+        elif text:
+            kept[text] = None
+    problems.extend(list(left_out)[:_MAX_PROBLEMS])
     return tuple(kept)
 
 
@@ -189,24 +296,3 @@ def _date(fields: dict[str, Any], names: tuple[str, ...], problems: list[str]) -
         elif value:
             problems.append(f"{name} is a {_kind(value)}, not a date; left out")
     return None
-
-
-def _replace(header: str, names: tuple[str, ...], value: str | list[str], newline: str) -> str:
-    """Give the first of the keys that is there another value, else add a line for the first."""
-    text = (
-        yaml.safe_dump(value, allow_unicode=True, default_flow_style=True, width=float("inf"))
-        .removesuffix("...\n")
-        .strip()
-    )
-    for name in names:
-        # The key's line and what belongs to it: indented lines, list items, blank lines between.
-        found = re.search(
-            rf"^{name}[ \t]*:.*(?:\r?\n(?:[ \t]+\S.*|-(?:[ \t].*)?|[ \t]*(?=\r?\n[ \t])))*",
-            header,
-            re.MULTILINE,
-        )
-        if found:
-            return f"{header[: found.start()]}{name}: {text}{header[found.end() :]}"
-    if header and not header.endswith("\n"):
-        header += newline
-    return f"{header}{names[0]}: {text}{newline}"

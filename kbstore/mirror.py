@@ -20,6 +20,7 @@ from . import frontmatter
 from .document import check_path
 from .errors import EmptyContentError, InputError, MassDeletionError, NotFoundError
 from .report import Problem, SyncReport
+from .schema import expand_user
 from .store import Store
 from .vectors import Progress
 
@@ -55,7 +56,7 @@ def sync(
     Raises NotFoundError (no such folder), MassDeletionError (more than half of the files are gone;
     ``force`` goes on), DatabaseError.
     """
-    root = Path(folder).expanduser().resolve()
+    root = expand_user(folder).resolve()
     known = store.source_files(str(root))
     if not root.is_dir():
         if known and not force:
@@ -66,10 +67,10 @@ def sync(
         if not known:
             raise NotFoundError(f"there is no folder {root}")
     problems: list[Problem] = []
-    files = {file.name: file for file in _scan(root, problems)}
+    files = {file.name: file for file in _scan(root, problems)} if root.is_dir() else {}
     unreadable = {problem.path for problem in problems}
-    gone = {name for name in known if name not in files and name not in unreadable}
-    work = _Sync(store, str(root), known, problems)
+    gone = {name for name in known if name not in files and not unreadable & _above(name)}
+    work = _Sync(store, str(root), known, gone, problems)
     work.read([f for f in files.values() if known.get(f.name, ())[:2] != (f.size, f.mtime_ns)])
     gone -= work.moved_from
     if not force and len(gone) * 2 > len(known):
@@ -77,11 +78,20 @@ def sync(
             f"{len(gone)} of {len(known)} mirrored files are gone from {root};"
             " no document was deleted (--force deletes them)"
         )
+    # Before the deletions: a text that has gone on under another name keeps its vectors.
+    embedded = store.embed(progress=progress) if embed else None
     work.delete(gone)
-    report = replace(
-        work.report(), unchanged=len(files) - len(work.touched), problems=tuple(problems)
+    return replace(
+        work.report(),
+        unchanged=len(files) - len(work.touched),
+        problems=tuple(problems),
+        embedded=embedded,
     )
-    return replace(report, embedded=store.embed(progress=progress)) if embed else report
+
+
+def _above(name: str) -> set[str]:
+    """The file and the folders that it lies in."""
+    return {name, *(parent.as_posix() for parent in Path(name).parents)}
 
 
 class _Sync:
@@ -92,9 +102,11 @@ class _Sync:
         store: Store,
         root: str,
         known: dict[str, tuple[int, int, str, str]],
+        gone: set[str],
         problems: list[Problem],
     ) -> None:
         self.store, self.root, self.known, self.problems = store, root, known, problems
+        self.gone = gone
         self.created: list[str] = []
         self.updated: list[str] = []
         self.moved: list[tuple[str, str]] = []
@@ -139,16 +151,21 @@ class _Sync:
             return
         if not known:
             self._follow_move(file, digest)
-        owner = self.store.source_of(file.path)
-        if owner and owner != (self.root, file.name):
-            raise InputError(f"another file, {Path(*owner)}, is the document {file.path} already")
+        # A document that was given another path in the store is still this file's.
+        path = known[3] if known else file.path
+        owner = self.store.source_of(path)
+        if owner and owner[0] == self.root and owner[1] in self.gone:
+            self.store.forget_source_file(*owner)  # the same document under another file name
+            self.moved_from.add(owner[1])
+        elif owner and owner != (self.root, file.name):
+            raise InputError(f"another file, {Path(*owner)}, is the document {path} already")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise InputError(f"the text is not UTF-8 (byte {error.start})") from None
         if "\0" in text:
             raise InputError("the text has a NUL character in it")
-        note = frontmatter.parse(text, file.path)
+        note = frontmatter.parse(text, path)
         for message in note.problems:
             self.problems.append(Problem(file.name, message))
         modified = datetime.fromtimestamp(file.mtime_ns // 10**9, UTC).strftime(
@@ -156,32 +173,33 @@ class _Sync:
         )
         try:
             report = self.store.put(
-                file.path,
+                path,
                 note.body,
                 title=note.title,
                 tags=note.tags,
                 description=note.description,
-                created=note.created,
+                created=note.created or "",
                 updated=note.updated or modified,
                 frontmatter=note.frontmatter or "",  # None would keep the old one
-                allow_empty=known is None,
+                allow_empty=path not in self.store,
                 embed=False,
             )
         except EmptyContentError:
             raise InputError(
                 "the file is empty now; the stored text is kept (delete the file to delete it)"
             ) from None
-        self._remember(file, file.path, digest)
+        self._remember(file, path, digest)
         if report.action == "created":
-            self.created.append(file.path)
+            self.created.append(path)
         elif report.action == "replaced":
-            self.updated.append(file.path)
+            self.updated.append(path)
 
     def _follow_move(self, file: _File, digest: str) -> None:
         """A new file with the bytes of one that is gone: its document gets another path."""
         for name, (_, _, old_digest, path) in self.known.items():
-            gone = not os.path.lexists(os.path.join(self.root, name))
-            if old_digest == digest and gone and name not in self.moved_from:
+            if old_digest == digest and name in self.gone - self.moved_from:
+                if path != file.path and file.path in self.store:
+                    continue
                 self.store.forget_source_file(self.root, name)
                 self.moved_from.add(name)
                 if path != file.path:
@@ -263,4 +281,5 @@ def _file(
     paths[path] += 1
     if paths[path] > 1:
         raise InputError(f"another file in the folder is the document {path} already")
-    return _File(relative, place, path, info.st_size, info.st_mtime_ns)
+    mtime_ns = min(info.st_mtime_ns, 2**63 - 1)  # the year 2262: the most that SQLite holds
+    return _File(relative, place, path, info.st_size, mtime_ns)

@@ -54,11 +54,10 @@ def split(body: str, limit: int = MAX_PASSAGE) -> list[Passage]:
 def _cut(body: str, start: int, limit: int) -> int:
     """Where the passage that begins at ``start`` ends. A heading or paragraph in its second half is
     preferred; a sentence or word in its last quarter comes next."""
-    for boundary, earliest in zip(_BOUNDARIES, (0.4, 0.5, 0.6, 0.75, 0.9), strict=True):
-        ends = [
-            found.end()
-            for found in boundary.finditer(body, start + int(limit * earliest), start + limit)
-        ]
+    for boundary, earliest in zip(_BOUNDARIES, (0.4, 0.5, 0.6, 0.75, 0.75), strict=True):
+        # A few characters more, since a boundary may look ahead.
+        found = boundary.finditer(body, start + int(limit * earliest), start + limit + 8)
+        ends = [match.end() for match in found if start < match.end() <= start + limit]
         if ends:
             return ends[-1]
     return start + limit

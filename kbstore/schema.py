@@ -37,7 +37,7 @@ def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Co
     """
     if os.fspath(path) == ":memory:":
         return adopt(apsw.Connection(":memory:"))
-    file = Path(path).expanduser().absolute()
+    file = expand_user(path).absolute()
     if "\0" in str(file):
         raise InputError("the path of the database has a NUL character in it")
     with driver_errors(str(file)):
@@ -58,6 +58,14 @@ def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Co
         except BaseException:
             connection.close()
             raise
+
+
+def expand_user(path: str | os.PathLike[str]) -> Path:
+    """``~`` and ``~user`` replaced. Raises InputError where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such user") from None
 
 
 def adopt(connection: apsw.Connection) -> apsw.Connection:

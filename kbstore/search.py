@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from . import queries
-from .document import parse_date
+from .document import clean, parse_date
 from .errors import InputError
 
 RETRIEVERS = ("frontmatter", "words", "vectors")
@@ -116,7 +116,9 @@ def parameters(
 
 def run(connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool) -> tuple[Hit, ...]:
     """Run the statement; without ``vectors`` the form of it that needs no extension."""
-    cursor = connection.execute(queries.read("search" if vectors else "search_words"), bindings)
+    cursor = connection.execute(
+        queries.statement("search" if vectors else "search_words"), bindings
+    )
     return tuple(
         _hit(
             {column[0]: value for column, value in zip(cursor.get_description(), row, strict=True)}
@@ -144,8 +146,3 @@ def _hit(row: dict[str, Any]) -> Hit:
     fields: dict[str, Any] = {name: row[name] for name in (*same, "matched_question")}
     fields |= {name: evidence(name) for name in RETRIEVERS}
     return Hit(**fields)
-
-
-def clean(text: str) -> str:
-    """Text that SQLite can hold: NUL is a space, a lone surrogate a question mark."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()

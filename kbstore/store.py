@@ -18,12 +18,8 @@ from .connection import load_vec0
 from .document import (
     Document,
     Summary,
-    check_body,
-    check_date,
+    check_note,
     check_path,
-    check_tags,
-    check_text,
-    check_title,
     content_hash,
     date_in_path,
     now,
@@ -100,7 +96,7 @@ class Store:
         embed: bool = True,
     ) -> PutReport:
         """Store a note, durably, before its vectors are made. An overwritten one goes into the
-        history; what is not given of it stays, but for ``updated``.
+        history; what is not given of it stays, but for ``updated``; ``""`` takes it away.
 
         A new note without ``title`` has the file's name; ``updated`` is the day in a journal's
         name, else this moment. ``embed=False`` leaves it pending. If the model fails the note is
@@ -110,15 +106,16 @@ class Store:
         ``allow_empty``), DatabaseError.
         """
         path = check_path(path)
-        given: dict[str, Any] = {
-            "title": None if title is None else check_title(title, path),
-            "tags": None if tags is None else check_tags(tags, path),
-            "description": description and check_text("description", description, path),
-            "created": created and check_date(created, path, "created"),
-            "updated": updated and check_date(updated, path, "updated"),
-            "frontmatter": frontmatter and check_text("frontmatter", frontmatter, path),
-            "body": check_body(body, path),
-        }
+        given = check_note(
+            path,
+            body,
+            title=title,
+            tags=tags,
+            description=description,
+            created=created,
+            updated=updated,
+            frontmatter=frontmatter,
+        )
         with self._session.transaction():
             action, document_id = self._write(path, given, allow_empty)
         note = self._vectors.embed_one(document_id) if embed else None
@@ -141,9 +138,10 @@ class Store:
         fields["tags"] = fields["tags"] or ()
         fields["description"] = fields["description"] or ""
         fields["frontmatter"] = fields["frontmatter"] or None
+        fields["created"] = fields["created"] or None
         same = old is not None and all(getattr(old, name) == fields[name] for name in fields)
         fields["updated"] = given["updated"] or day or (old.updated if same and old else now())
-        if old is None and given["updated"] is None:
+        if old is None and given["updated"] is None and given["created"] is None:
             fields["created"] = fields["created"] or fields["updated"]
         digest = content_hash(
             fields["title"], fields["tags"], fields["description"], fields["body"]
@@ -173,6 +171,9 @@ class Store:
         if not rows:
             return None
         return Document(**_fields(_DOCUMENT, rows[0]))
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self._find(check_path(path)) is not None
 
     def delete(self, path: str) -> None:
         """Delete a document; its text stays in the history. Raises NotFoundError, InputError."""
@@ -233,24 +234,34 @@ class Store:
                 found = self._vectors.of_query(bindings["query"][:4_000])
                 if found:
                     bindings["embedding"], model = found
+                degraded += self._pending_note()
             except ModelError as error:
-                degraded.append(f"searched by words only: {error}")
-            degraded += self._pending_note()
+                degraded.append(f"searched by words only: {error}{self._pending_count()}")
         with self._session.reading():
             hits = search.run(self.connection, bindings, vectors=bindings["embedding"] is not None)
-        return search.SearchResult(query, hits, tuple(degraded), model)
+        return search.SearchResult(bindings["query"], hits, tuple(degraded), model)
 
     def _pending_note(self) -> tuple[str, ...]:
+        """What has no vectors yet, or has some that the scan does not know yet."""
+        notes = []
+        pending = self._session.value("pending_count")
+        if pending:
+            error = self._session.value("last_failure")
+            notes.append(
+                f"{pending} of {self._session.value('document_count')} documents have no vectors"
+                " yet"
+                + (f" (last error: {error})" if error else "")
+                + "; `kbstore embed` makes them"
+            )
+        queued = self._session.value("vector_queue_count")
+        if queued:
+            notes.append(f"{queued} vectors are not indexed yet; `kbstore embed` does it")
+        return tuple(notes)
+
+    def _pending_count(self) -> str:
         pending = self._session.value("pending_count")
         documents = self._session.value("document_count")
-        if not pending:
-            return ()
-        error = self._session.value("last_failure")
-        why = f" (last error: {error})" if error else ""
-        return (
-            f"{pending} of {documents} documents have no vectors yet{why};"
-            " `kbstore embed` makes them",
-        )
+        return f" ({pending} of {documents} documents have no vectors)" if pending else ""
 
     def embed(self, *, limit: int | None = None, progress: Progress | None = None) -> EmbedReport:
         """Make the vectors that are missing, newest documents first, committed as they come.
@@ -289,9 +300,9 @@ class Store:
         try:
             available = self._vectors.models()[0].name
             self._vectors.serving()
+            degraded += self._pending_note()
         except ModelError as error:
-            degraded.append(str(error))
-        degraded += self._pending_note()
+            degraded.append(f"{error}{self._pending_count()}")
         return Status(
             path=file or ":memory:",
             schema_version=version,

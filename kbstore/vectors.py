@@ -99,8 +99,7 @@ class Vectors:
             self._switch(model)
         except ModelError as failure:
             error = str(failure)
-        with self._session.transaction():
-            self._drain()
+        self._clear_stale()
         return EmbedReport(
             name, **counts.__dict__, pending=self._session.value("pending_count"), error=error
         )
@@ -116,6 +115,9 @@ class Vectors:
         except ModelError as error:
             if self._failure(document_id) is None:
                 self._fail(document_id, error)
+        with self._session.transaction():
+            self._session.run("embedding_clear_stale_of", id=document_id)
+            self._drain()
         return self._failure(document_id)
 
     def _embed_documents(self, ids: list[int], model: Embedder, counts: _Counts) -> None:
@@ -169,7 +171,6 @@ class Vectors:
                 return False
             run("document_hash", id=work.id, content_hash=work.hash)
             if source != work.id:
-                run("embedding_clear", id=work.id, model=model)
                 run(
                     "embedding_copy",
                     id=work.id,
@@ -190,7 +191,7 @@ class Vectors:
     def _save(self, work: _Work, packed: list[bytes], model: str) -> None:
         run = self._session.run
         run("document_hash", id=work.id, content_hash=work.hash)
-        run("embedding_clear", id=work.id, model=model)
+        run("embedding_clear", id=work.id, model=model, content_hash=work.hash)
         for seq, (part, vector) in enumerate(zip(work.passages, packed, strict=True)):
             run(
                 "embedding_insert",
@@ -259,6 +260,13 @@ class Vectors:
             self._session.run("embedding_drop_others", model=model.fingerprint)
             self._session.run("question_embedding_drop_others", model=model.fingerprint)
             self._session.run("vector_queue_all")
+
+    def _clear_stale(self) -> None:
+        """Drop the vectors of older texts. Not before the end: another document may have taken
+        over such a text, as when two files swap their names, and reuse them."""
+        with self._session.transaction():
+            self._session.run("embedding_clear_stale")
+            self._drain()
 
     def _drain(self) -> None:
         """Copy into the vec0 tables what the triggers have queued; without vec0 it stays queued."""

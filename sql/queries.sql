@@ -13,6 +13,9 @@ on conflict do nothing;
 -- name: vector_queue
 select kind, id from vector_queue;
 
+-- name: vector_queue_count
+select count(*) from vector_queue;
+
 -- name: vector_queue_done
 delete from vector_queue where kind = :kind and id = :id;
 
@@ -102,8 +105,24 @@ from document_embedding where document_id = :source and content_hash = :content_
 
 -- name: embedding_clear
 delete from document_embedding
+where document_id = :id and model = :model and content_hash = :content_hash;
+
+-- name: embedding_clear_stale_of
+delete from document_embedding
 where document_id = :id
-  and (model = :model or content_hash is not (select content_hash from document where id = :id));
+  and content_hash <> (select content_hash from document where id = :id)
+  and exists (
+    select 1 from document d
+    join document_embedding e on e.document_id = d.id and e.content_hash = d.content_hash
+    where d.id = :id and e.model = document_embedding.model);
+
+-- name: embedding_clear_stale
+delete from document_embedding
+where content_hash <> (select d.content_hash from document d where d.id = document_id)
+  and exists (
+    select 1 from document d
+    join document_embedding e on e.document_id = d.id and e.content_hash = d.content_hash
+    where d.id = document_embedding.document_id and e.model = document_embedding.model);
 
 -- name: embedding_insert
 insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model)

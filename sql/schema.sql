@@ -199,10 +199,9 @@ create table document_embedding (
   embedding blob not null check (length(embedding) = 3072),   -- 768 float32, L2-normalised
   content_hash text not null,
   model text not null,                                        -- fingerprint
-  unique (document_id, model, seq)
+  unique (document_id, model, content_hash, seq)
 ) strict;
 
-create index document_embedding_content_hash on document_embedding (document_id, model, content_hash);
 create index document_embedding_reuse on document_embedding (content_hash, model);
 
 create table question (

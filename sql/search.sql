@@ -55,14 +55,23 @@ with
   ),
 
   -- The query, as terms --------------------------------------------------------------------------------------------
-  -- A JSON array of the parts between double quotes: odd ones are phrases, unless the last quote was never closed.
-  -- A backslash separates words for FTS5 as a slash does; with it gone every escape in the JSON is json_quote's own.
+  -- Every kind of white space is a space. A backslash parts words for FTS5 as a slash does; with it gone, every escape
+  -- in the JSON below is json_quote's own.
+  space (n, code, instead) as (
+    select key, value, iif(value = 92, '/', ' ')
+    from json_each('[92,9,10,11,12,13,133,160,5760,8192,8193,8194,8195,8196,8197,8198,8199,8200,8201,8202,8203,8232,8233,8239,8287,12288,65279]')
+  ),
+  spaced (n, text) as (
+    select 0, substr(cast(:query as text), 1, 4096) where :query is not null
+    union all
+    select n + 1, replace(text, char(code), instead) from spaced join space using (n)
+  ),
+  -- The parts between double quotes: odd ones are phrases, unless the last quote was never closed.
   part (at, is_phrase, text) as (
     select e.key, e.key % 2 = 1 and e.key < max(e.key) over (), e.value
-    from json_each('[' || replace(replace(replace(replace(replace(json_quote(
-      replace(replace(replace(substr(cast(:query as text), 1, 8192), char(92), '/'), char(160), ' '), char(12288), ' ')),
-      '\t', ' '), '\n', ' '), '\r', ' '), '\u0000', ' '), '\"', '","') || ']') e
-    where :query is not null
+    from json_each((
+      select '[' || replace(replace(json_quote(text), '\u0000', ' '), '\"', '","') || ']'
+      from spaced order by n desc limit 1)) e
   ),
   token (at, is_phrase, text) as (
     select at * 10000, 1, text from part where is_phrase
@@ -71,19 +80,18 @@ with
     from part, json_each('[' || replace(json_quote(part.text), ' ', '","') || ']') w
     where not is_phrase
   ),
-  -- What FTS5 finds no letter or digit in is no word (punctuation, arrows, emoji).
+  -- A word has a letter or a digit in it: punctuation, arrows and emoji alone are none.
   word (at, is_phrase, text, bare) as materialized (
     select min(at), is_phrase, text, bare
     from (
       select at, is_phrase, text,
         lower(trim(text, ' .,;:!?()[]{}<>"''`*_/|~^+=&%#@$-' || char(8216, 8217, 8220, 8221, 8230, 8211, 8212))) as bare
-      from token)
-    where bare <> '' and unicode(bare) not between 8192 and 11263 and unicode(bare) < 126976
-      or unicode(bare) >= 131072
+      from token
+      where text glob '*[0-9A-Za-zªµºÀ-ÖØ-öø-῿ⰀⰁ-ⷿ々-〇〡-〩〱-퟿豈-﷿ﹰ-ﻼ０-９Ａ-Ｚａ-ｚｦ-ￜ𐀀-𞿿𠀀-󠀀]*')
     group by bare, is_phrase
   ),
-  content_word (seq, is_phrase, text, bare) as materialized (
-    select row_number() over (order by at), is_phrase, text, bare
+  content_word (at, is_phrase, text, bare) as materialized (
+    select at, is_phrase, text, bare
     from word
     where is_phrase
       or not exists (select 1 from stop_word s where s.word = replace(word.bare, char(8217), ''''))
@@ -93,36 +101,49 @@ with
     order by at
     limit 24
   ),
-  -- Scripts written without spaces: the index holds one character a token, the query asks for every pair of them.
+  -- Scripts written without spaces: the index holds one character a token, so the query asks for each pair of
+  -- neighbours (of characters, or of a character and the word beside it).
   place (i) as (
-    select 1 union all select i + 1 from place where i < 64
+    select 1 union all select i + 1 from place where i < 128
   ),
-  term (seq, expression) as materialized (
-    select seq,
-      case
-        when text glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*' then '(' || (
-          select group_concat(pair, ' OR ')
-          from (
-            select distinct '"' || replace(case
-              when length(bare) = 1 then bare
-              when substr(bare, i, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]'
-                or substr(bare, i + 1, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]'
-                then substr(bare, i, 1) || char(8203) || substr(bare, i + 1, 1)
-              else substr(bare, i, 2) end, '"', '""') || '"' as pair
-            from place where i < max(length(bare), 2))) || ')'
-        when not is_phrase and length(bare) > 2 and text glob '*[^*]*[*]' then
-          '"' || replace(rtrim(text, '*'), '"', '""') || '" *'
-        else '"' || replace(text, '"', '""') || '"'
-      end
+  piece (at, n, text) as materialized (
+    select w.at, e.key, e.value
+    from content_word w, json_each('[' || replace(json_quote((
+      select group_concat(character, '')
+      from (
+        select iif(substr(w.text, i, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]',
+          char(8203) || substr(w.text, i, 1) || char(8203), substr(w.text, i, 1)) as character
+        from place where i <= length(w.text)
+        order by i))), char(8203), '","') || ']') e
+    where w.text glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*' and e.value glob '*[0-9A-Za-zªµºÀ-ÖØ-öø-῿ⰀⰁ-ⷿ々-〇〡-〩〱-퟿豈-﷿ﹰ-ﻼ０-９Ａ-Ｚａ-ｚｦ-ￜ𐀀-𞿿𠀀-󠀀]*'
+  ),
+  term (at, expression) as materialized (
+    select at,
+      iif(not is_phrase and length(bare) > 2 and text glob '*[^*]*[*]',
+        '"' || replace(rtrim(text, '*'), '"', '""') || '" *',
+        '"' || replace(text, '"', '""') || '"')
     from content_word
+    where text not glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*'
+    union all
+    select min(at), expression
+    from (
+      select at, count(*) over (partition by at) as pieces, n,
+        '"' || replace(text || coalesce(char(8203) || lead(text) over (partition by at order by n), ''), '"', '""') || '"'
+          as expression,
+        lead(n) over (partition by at order by n) is null as is_last
+      from piece)
+    where pieces = 1 or not is_last
+    group by expression
+    order by 1
+    limit 64
   ),
   match (expression) as materialized (
     select coalesce(group_concat(expression, ' OR '), '""') from term
   ),
 
   -- Retriever 1, frontmatter: documents whose title, tags and path cover most of the query's content words -----------
-  frontmatter_hit (id, seq, bm25) as materialized (
-    select f.rowid, term.seq, bm25(document_fts,
+  frontmatter_hit (id, bm25) as materialized (
+    select f.rowid, bm25(document_fts,
       (select value from setting where name = 'title_weight'),
       (select value from setting where name = 'tags_weight'),
       (select value from setting where name = 'path_weight'), 0.0, 0.0)
@@ -146,16 +167,20 @@ with
 
   -- Retriever 2, words: BM25 over everything -----------------------------------------------------------------------
   -- relative: share of the best BM25 that the corpus has for each term. A document that is best in every term has 1.
+  -- A word that most documents have says nothing, and FTS5 gives it next to no weight; a query of such words must not
+  -- count as well matched. (Below ten documents most words are in most of them, and that means nothing.)
   attainable (bm25) as materialized (
-    select sum((
-      select bm25(document_fts,
-        (select value from setting where name = 'title_weight'),
-        (select value from setting where name = 'tags_weight'),
-        (select value from setting where name = 'path_weight'),
-        (select value from setting where name = 'description_weight'),
-        (select value from setting where name = 'body_weight')) as bm25
-      from document_fts where document_fts match term.expression
-      order by bm25 limit 1))
+    select min(
+      sum((
+        select bm25(document_fts,
+          (select value from setting where name = 'title_weight'),
+          (select value from setting where name = 'tags_weight'),
+          (select value from setting where name = 'path_weight'),
+          (select value from setting where name = 'description_weight'),
+          (select value from setting where name = 'body_weight')) as bm25
+        from document_fts where document_fts match term.expression
+        order by bm25 limit 1)),
+      iif(exists (select 1 from document limit 1 offset 9), -0.3, 0.0))
     from list cross join term
     where list.name = 'words'
   ),

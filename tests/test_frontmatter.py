@@ -75,7 +75,7 @@ def render(body: str = "body\n", header: str | None = None, **fields: Any) -> st
             "---\ntitle: A\n---\n---\nb\n---\n",
             "title: A\n",
             "---\nb\n---\n",
-            id="rule in the body",
+            id="rule below",
         ),
         pytest.param(
             "---\nx: |\n  ---\n  y\n---\nb\n", "x: |\n  ---\n  y\n", "b\n", id="fence in a value"
@@ -100,6 +100,8 @@ def test_a_file_is_a_header_and_a_body(text: str, header: str | None, body: str)
         ("a.md", "---\ntitle: '  '\n---\n# C\n", "C"),
         ("a.md", "---\ntags: x\n---\nfirst\n\n# C ##\n\n# D\n", "C"),
         ("a.md", "## not a title\n\n#hashtag\n\n#\tTitle\r\n", "Title"),
+        ("a.md", "# C ##\r\n", "C"),
+        ("a.md", "# Notes on C#\n", "Notes on C#"),
         ("a.md", "#   \ntext", "a"),
         ("a.md", "", "a"),
         ("skills/agent-swarm/SKILL.md", "text", "agent-swarm"),
@@ -324,7 +326,8 @@ def test_a_hostile_header_costs_little_and_loses_no_text(header: str, kb: kbstor
     note = parse(f"---\n{header}\n---\nthe text\n")
     assert time.process_time() - begun < 2
     assert note.body.endswith("the text\n")
-    assert sum(map(len, note.problems)) < 20_000
+    assert len(note.problems) <= 50
+    assert max(map(len, note.problems), default=0) < 300
     kb.put(
         "notes/file-name.md",
         note.body,
@@ -357,7 +360,11 @@ def test_a_header_longer_than_the_limit_is_text() -> None:
 
 
 @EXACT
-@given(st.text(CHARACTERS | st.sampled_from(["\n---\n", "\ntitle: ", "\ntags: ", "\\0", "- "])))
+@given(
+    st.lists(
+        CHARACTERS | st.sampled_from(["\n---\n", "\ntitle: ", "\ntags: ", '"\\0"', "\n- ", "[x, "])
+    ).map("".join)
+)
 @example('tags: ["a\\0b"]')
 @example('tags: ["\'"]')
 def test_any_header_gives_fields_that_can_be_stored(header: str) -> None:
@@ -417,27 +424,45 @@ def test_a_header_that_still_says_what_is_so_stays_as_it_was(header: str, body: 
 
 
 @pytest.mark.parametrize(
-    ("change", "old", "new"),
+    ("field", "value", "old", "key"),
     [
-        ({"title": "New"}, "title: Plan\n", "title: New\n"),
-        ({"title": "2024"}, "title: Plan\n", "title: '2024'\n"),
-        ({"title": "a: b #c"}, "title: Plan\n", "title: 'a: b #c'\n"),
-        ({"tags": ["x", "y"]}, "tags:\n  - one\n  - two\n", "tags: [x, y]\n"),
-        ({"tags": []}, "tags:\n  - one\n  - two\n", "tags: []\n"),
-        ({"updated": "2026-12-01"}, "date: 2026-01-05\n", "date: '2026-12-01'\n"),
-        ({"description": "What"}, "~: odd\n", "~: odd\ndescription: What\n"),
-        ({"created": "2025-01-01"}, "~: odd\n", "~: odd\ncreated: '2025-01-01'\n"),
-        ({"created": None, "updated": None}, "~: odd\n", "~: odd\n"),
+        ("title", "New", "title: Plan\n", "title"),
+        ("title", "2024", "title: Plan\n", "title"),
+        ("title", "a: b #c", "title: Plan\n", "title"),
+        ("title", "two\nlines", "title: Plan\n", "title"),
+        ("tags", ("x", "y"), "tags:\n  - one\n  - two\n", "tags"),
+        ("tags", ("a, b", "007"), "tags:\n  - one\n  - two\n", "tags"),
+        ("tags", (), "tags:\n  - one\n  - two\n", "tags"),
+        ("updated", "2026-12-01", "date: 2026-01-05\n", "date"),
+        ("updated", "2026-12-01T10:00:00Z", "date: 2026-01-05\n", "date"),
+        ("description", "What", "", "description"),
+        ("created", "2025-01-01", "", "created"),
     ],
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 def test_only_the_lines_of_what_has_changed_are_written_anew(
-    change: dict[str, Any], old: str, new: str, newline: str
+    field: str, value: Any, old: str, key: str, newline: str
 ) -> None:
     """Comments, the order and the quoting of the other keys, and line ends stay."""
     header = KEPT.replace("\n", newline)
-    expected = KEPT.replace(old, new).replace("\n", newline)
-    assert render("body\n", header, **change) == f"---{newline}{expected}---{newline}body\n"
+    before, after = header.split(old.replace("\n", newline)) if old else (header, "")
+    text = render("body\n", header, **{field: value})
+    start, end = f"---{newline}{before}", f"{after}---{newline}body\n"
+    assert text.startswith(start)
+    assert text.endswith(end)
+    line = text[len(start) : -len(end)]
+    assert line.startswith(f"{key}: ")
+    assert line.endswith(newline)
+    assert line.count("\n") == 1
+    was, now = parse(f"---\n{KEPT}---\nbody\n"), parse(text)
+    for name in ("title", "tags", "description", "created", "updated"):
+        assert getattr(now, name) == (value if name == field else getattr(was, name))
+    assert now.problems == ()
+
+
+def test_a_date_that_is_not_known_leaves_the_one_that_is_written() -> None:
+    text = f"---\n{KEPT}---\nbody\n"
+    assert render("body\n", KEPT, created=None, updated=None) == text
 
 
 @pytest.mark.parametrize(
@@ -589,7 +614,8 @@ def test_a_body_that_begins_like_a_header_is_read_back_as_a_body(
 )
 def test_a_title_and_a_tag_are_the_same_after_export_and_import(title: str) -> None:
     tag = title[:200]
-    note = parse(frontmatter.render("b\n", None, path="a.md", title=title, tags=[tag, "z"]))
+    text = frontmatter.render("b\n", None, path="a.md", title=title, tags=[tag, "z"])
+    note = parse(text, "a.md")
     assert (note.title, note.tags, note.body, note.problems) == (title, (tag, "z"), "b\n", ())
 
 
@@ -621,13 +647,14 @@ TAGS = st.lists(st.text(CHARACTERS, min_size=1, max_size=15), max_size=4).map(
 def test_whatever_the_store_accepts_survives_export_and_import(
     title: str, tags: tuple[str, ...], body: str
 ) -> None:
-    note = parse(frontmatter.render(body, None, path="a.md", title=title, tags=tags))
+    note = parse(frontmatter.render(body, None, path="a.md", title=title, tags=tags), "a.md")
     assert (note.title, note.tags, note.body, note.problems) == (title, tags, body, ())
 
 
 @EXACT
 @given(TITLES.filter(bool), TITLES.filter(bool), TAGS.filter(bool), TAGS.filter(bool))
 @example("a\n\nb", "c", ("x",), ("y",))
+@example("b", "a", ("x",), ("y",))
 def test_a_written_header_can_be_written_again(
     title: str, new_title: str, tags: tuple[str, ...], new_tags: tuple[str, ...]
 ) -> None:
@@ -636,10 +663,12 @@ def test_a_written_header_can_be_written_again(
         frontmatter.render("b\n", "id: 007\n", path="a.md", title=title, tags=tags), "a.md"
     ).frontmatter
     assert header is not None
-    note = parse(frontmatter.render("b\n", header, path="a.md", title=new_title, tags=new_tags))
+    text = frontmatter.render("b\n", header, path="a.md", title=new_title, tags=new_tags)
+    note = parse(text, "a.md")
     assert (note.title, note.tags, note.body, note.problems) == (new_title, new_tags, "b\n", ())
-    assert (note.frontmatter or "").startswith("id: 007\ntitle:")
-    assert (note.frontmatter or "").count("\ntags:") == 1
+    written = (note.frontmatter or "").splitlines()
+    assert written[0] == "id: 007"
+    assert sorted(line.partition(":")[0] for line in written[1:]) in (["tags", "title"], ["tags"])
 
 
 def test_a_document_exported_and_imported_is_unchanged(kb: kbstore.Store) -> None:

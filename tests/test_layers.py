@@ -17,7 +17,7 @@ PACKAGE = Path(kbstore.__file__).parent
 LAYERS = (
     {"__main__"},
     {"cli"},
-    {"demo"},
+    {"demo", "terminal"},
     {"mirror"},
     {"__init__"},
     {"store"},

@@ -436,3 +436,23 @@ def test_the_form_without_the_extension_is_the_same_statement_less_the_vectors(
     for path in ("a.md", "journal/b.md", "skills/c/SKILL.md"):
         note(conn, path, "falcon", updated="2026-11-01")
     assert search("falcon", statement="search_words") == search("falcon")
+
+
+@pytest.mark.parametrize("name", ["search", "search_words"])
+def test_the_driver_keeps_the_statement_prepared(conn, name) -> None:
+    """It does so up to a size only; preparing costs as much as running."""
+    limit = conn.cache_stats()["max_cacheable_bytes"]
+    assert len(queries.statement(name).encode()) < limit
+    bound = dict.fromkeys(PARAMETERS) | {"query": "falcon"}
+    for _ in range(2):
+        before = conn.cache_stats()["hits"]
+        conn.execute(queries.statement(name), bound).fetchall()
+    assert conn.cache_stats()["hits"] == before + 1
+
+
+def test_without_its_comments_it_is_the_same_statement(conn, search) -> None:
+    embed(conn, note(conn, "a.md", "falcon -- flies"), axis(1))
+    bound = dict.fromkeys(PARAMETERS) | {"query": "falcon", "embedding": axis(1), "now": NOW}
+    short = conn.execute(queries.statement("search"), bound).fetchall()
+    assert short == conn.execute(queries.read("search"), bound).fetchall()
+    assert len(short) == 1
