@@ -142,7 +142,11 @@ def add(
     for message in note.problems:
         click.echo(f"Warning: {path}: {message}", err=True)
     given = check_note(
-        path, note.body, title=title or note.title, tags=tags or note.tags, updated=note.updated
+        path,
+        note.body,
+        title=note.title if title is None else title,
+        tags=tags or note.tags,
+        updated=note.updated,
     )
     if not note.body.strip() and not empty and not db.exists():
         raise EmptyContentError(f"{path}: the text is empty; nothing is stored")
@@ -215,6 +219,7 @@ def ls(db: Path, topic: str | None, type: str | None, tag: str | None, as_json: 
 @database
 def rm(db: Path, paths: tuple[str, ...]) -> None:
     """Delete documents; their text stays in the history. All or none."""
+    paths = tuple(dict.fromkeys(paths))
     with _existing(db) as store, store.batch():
         for path in paths:
             store.delete(path)

@@ -77,12 +77,15 @@ def load_vec0(connection: apsw.Connection) -> str | None:
         finally:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     except (ImportError, AttributeError, OSError, apsw.Error) as error:
-        return f"the sqlite-vec extension cannot be loaded ({_one_line(error)})"
+        return (
+            f"the sqlite-vec extension cannot be loaded ({_one_line(error)});"
+            " `pip install sqlite-vec==0.1.9` brings it"
+        )
     return None
 
 
 @contextmanager
-def transaction(connection: apsw.Connection) -> Iterator[None]:
+def transaction(connection: apsw.Connection, name: str = "") -> Iterator[None]:
     """All or nothing. Begins IMMEDIATE: a transaction that reads first and writes later would
     fail at once when another process wrote in between, whatever the busy timeout.
 
@@ -90,7 +93,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
     Raises BusyError, ReadOnlyError, DatabaseError.
     """
-    with driver_errors(connection.filename or "the database"):
+    with driver_errors(name or "the database"):
         if connection.in_transaction:
             with connection:
                 yield
@@ -124,6 +127,10 @@ def driver_errors(what: str) -> Iterator[None]:
         ) from error
     except apsw.FullError as error:
         raise DatabaseError(f"{what}: the disk is full; nothing was changed") from error
+    except UnicodeDecodeError as error:
+        raise DatabaseError(
+            f"{what} holds a text that is not UTF-8: {error.object[:40]!r}"
+        ) from error
     except (apsw.Error, UnicodeEncodeError) as error:
         raise DatabaseError(f"{what}: {_one_line(error)}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -35,10 +36,10 @@ def run_demo(echo: Callable[[str], None]) -> Path:
             for rank, hit in enumerate(result.hits, 1):
                 echo(_row(rank, hit))
     echo("\nThe numbers in the middle are ranks in each retriever. The file is yours to look at:\n")
-    echo(f"sqlite3 {file}\n")
+    echo(f"sqlite3 {shlex.quote(str(file))}\n")
     echo("select path, type, age_days, recency, passages from v_document limit 8;")
     echo(""".parameter set :query "'retries after an outage'\"""")
-    echo(f".read {queries.SQL_FOLDER / 'search_words.sql'}")
+    echo(f".read '{queries.SQL_FOLDER / 'search_words.sql'}'")
     return file
 
 

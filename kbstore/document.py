@@ -215,9 +215,14 @@ def heading(title: str, tags: Iterable[str], description: str = "") -> str:
     return ". ".join(part.rstrip(".") for part in parts if part) + ". "
 
 
-def content_hash(title: str, tags: Iterable[str], description: str, body: str) -> str:
-    """SHA-256 (64 hexadecimal digits) of everything that is embedded."""
-    content = json.dumps([title, list(tags), description, body], ensure_ascii=False)
+def content_hash(path: str, title: str, tags: Iterable[str], description: str, body: str) -> str:
+    """SHA-256 (64 hexadecimal digits) of what is embedded.
+
+    A title that is only the file's name is embedded, but not content: a renamed file, or the same
+    text under two names, needs no second model call.
+    """
+    own_title = "" if title == title_from_path(path) else title
+    content = json.dumps([own_title, list(tags), description, body], ensure_ascii=False)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -139,8 +139,9 @@ class _Sync:
         with self.store.batch():
             for name in sorted(names):
                 path = self.known[name][3]
-                self.store.delete(path)
-                self.deleted.append(path)
+                if path in self.store:  # else another process was faster
+                    self.store.delete(path)
+                    self.deleted.append(path)
 
     def _read_one(self, file: _File) -> None:
         data = file.place.read_bytes()
@@ -198,7 +199,7 @@ class _Sync:
         """A new file with the bytes of one that is gone: its document gets another path."""
         for name, (_, _, old_digest, path) in self.known.items():
             if old_digest == digest and name in self.gone - self.moved_from:
-                if path != file.path and file.path in self.store:
+                if path != file.path and (file.path in self.store or path not in self.store):
                     continue
                 self.store.forget_source_file(self.root, name)
                 self.moved_from.add(name)

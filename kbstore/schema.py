@@ -81,6 +81,8 @@ def adopt(connection: apsw.Connection) -> apsw.Connection:
         if _is_empty(connection):
             configure(connection)
             create(connection)
+            # Others recognise the file by its header, which is in the -wal file until now.
+            connection.pragma("wal_checkpoint", "truncate")
         else:
             _refuse_foreign_database(connection)
             configure(connection)
@@ -153,6 +155,8 @@ def _refuse_foreign_file(file: Path) -> None:
     if len(header) < 100 or not header.startswith(_MAGIC):
         raise NotADatabaseError(f"{file} is not an SQLite database; left as it is")
     application_id = int.from_bytes(header[68:72], "big")
+    if application_id == 0 and file.with_name(file.name + "-wal").exists():
+        return  # it may have just been made; once it is open, the database itself is asked
     _refuse(str(file), application_id, int.from_bytes(header[60:64], "big"))
 
 

@@ -26,7 +26,13 @@ class Session:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; nests. Raises BusyError, ReadOnlyError, DatabaseError."""
-        with self._lock, transaction(self.connection):
+        with self._lock, transaction(self.connection, self.name):
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one state of the file. Takes no write lock. Raises DatabaseError."""
+        with self.reading(), self.connection:
             yield
 
     @contextmanager

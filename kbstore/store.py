@@ -119,8 +119,8 @@ class Store:
         with self._session.transaction():
             action, document_id = self._write(path, given, allow_empty)
         note = self._vectors.embed_one(document_id) if embed else None
-        pending = self.get(path).pending
-        return PutReport(path, action, pending, note)
+        stored = self._find(path)  # None: another process has deleted it meanwhile
+        return PutReport(path, action, stored is not None and stored.pending, note)
 
     def _write(
         self, path: str, given: dict[str, Any], allow_empty: bool
@@ -144,7 +144,7 @@ class Store:
         if old is None and given["updated"] is None and given["created"] is None:
             fields["created"] = fields["created"] or fields["updated"]
         digest = content_hash(
-            fields["title"], fields["tags"], fields["description"], fields["body"]
+            path, fields["title"], fields["tags"], fields["description"], fields["body"]
         )
         if old and same and fields["updated"] == old.updated:
             self._session.run("document_hash", id=old.id, content_hash=digest)
@@ -181,15 +181,22 @@ class Store:
         with self._session.transaction():
             self.get(path)
             self._session.run("document_delete", path=path)
+            self._vectors.drain()
 
     def move(self, old: str, new: str) -> None:
-        """Give a document another path; its vectors stay. Raises NotFoundError, ConflictError."""
+        """Give a document another path, and title if that was its file's name; its vectors stay.
+
+        Raises NotFoundError, ConflictError."""
         old, new = check_path(old), check_path(new)
         with self._session.transaction():
-            self.get(old)
+            document = self.get(old)
             if old != new and self._find(new):
                 raise ConflictError(f"there is a document {new} already; {old} stays where it is")
-            self._session.run("document_move", old=old, new=new)
+            is_name = document.title == title_from_path(old)
+            title = title_from_path(new) if is_name else document.title
+            self._session.run("document_move", old=old, new=new, title=title)
+            # The trigger has seen another title, but the content is the same.
+            self._session.run("document_hash", id=document.id, content_hash=document.content_hash)
 
     def list(
         self, *, topic: str | None = None, type: str | None = None, tag: str | None = None
@@ -226,7 +233,7 @@ class Store:
             retrievers=retrievers, now=now,
         )  # fmt: skip
         degraded: list[str] = []
-        model = None
+        model: Embedder | None = None
         chosen = bindings["retrievers"]
         vectors = not chosen or "vectors" in chosen
         if vectors and any(character.isalnum() for character in query):
@@ -237,9 +244,15 @@ class Store:
                 degraded += self._pending_note()
             except ModelError as error:
                 degraded.append(f"searched by words only: {error}{self._pending_count()}")
-        with self._session.reading():
+        with self._session.snapshot():
+            if model and self._session.setting("model") != model.fingerprint:
+                bindings["embedding"] = model = None
+                degraded.append(
+                    "searched by words only: another model's vectors have just taken over"
+                )
             hits = search.run(self.connection, bindings, vectors=bindings["embedding"] is not None)
-        return search.SearchResult(bindings["query"], hits, tuple(degraded), model)
+        name = model.name if model else None
+        return search.SearchResult(bindings["query"], hits, tuple(degraded), name)
 
     def _pending_note(self) -> tuple[str, ...]:
         """What has no vectors yet, or has some that the scan does not know yet."""
@@ -295,6 +308,7 @@ class Store:
             file = self.connection.filename
             version = self.connection.pragma("user_version")
             problem = load_vec0(self.connection)
+            extension = None if problem else self.connection.execute("select vec_version()").get
         degraded = [problem] if problem else []
         available = None
         try:
@@ -309,7 +323,7 @@ class Store:
             **counts,
             model=self._session.setting("model_name"),
             available_model=available,
-            sqlite_vec=None if problem else self.connection.execute("select vec_version()").get,
+            sqlite_vec=extension,
             size=os.stat(file).st_size if file else 0,
             degraded=tuple(degraded),
         )

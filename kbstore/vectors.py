@@ -13,7 +13,7 @@ from . import embed, passage, schema
 from .connection import load_vec0
 from .document import content_hash, heading
 from .embed import Embedder
-from .errors import ModelError, ModelUnavailableError
+from .errors import DatabaseError, ModelError, ModelUnavailableError
 from .report import EmbedReport
 from .session import Session
 
@@ -51,7 +51,7 @@ class Vectors:
 
         Raises ModelUnavailableError where it is not here: vectors of two models are never mixed.
         """
-        fingerprint = self._session.setting("model")
+        fingerprint = self._fingerprint()
         models = self.models()
         for model in models:
             if fingerprint in (None, model.fingerprint):
@@ -61,7 +61,12 @@ class Vectors:
             f" `kbstore embed` makes them anew with {models[0].name}"
         )
 
-    def of_query(self, text: str) -> tuple[bytes, str] | None:
+    def _fingerprint(self) -> str | None:
+        """That of the model whose vectors serve; None while there are no vectors."""
+        made = self._session.value("any_vector")
+        return str(self._session.setting("model")) if made else None
+
+    def of_query(self, text: str) -> tuple[bytes, Embedder] | None:
         """The vector of a search and the model that made it; None where there are no vectors yet.
 
         Raises ModelError.
@@ -69,15 +74,15 @@ class Vectors:
         with self._session.reading():
             problem = load_vec0(self._session.connection)
             if problem:
-                raise ModelUnavailableError(f"{problem}; `pip install sqlite-vec==0.1.9` brings it")
+                raise ModelUnavailableError(problem)
             if not schema.ensure_vectors(self._session.connection):
                 raise ModelUnavailableError(
                     "the vec0 tables are missing; `kbstore embed` makes them"
                 )
         model = self.serving()
-        if self._session.setting("model") is None:
+        if self._fingerprint() is None:
             return None
-        return embed.embed_query(model, text), model.name
+        return embed.embed_query(model, text), model
 
     # Making them
 
@@ -88,7 +93,6 @@ class Vectors:
         try:
             model = self.models()[0]
             name = model.name
-            self._serve_first(model)
             rows = self._session.run("pending_documents", model=model.fingerprint)
             ids = [row[0] for row in rows][:limit]
             for start in range(0, len(ids), _BATCH):
@@ -97,28 +101,36 @@ class Vectors:
                     progress(min(start + _BATCH, len(ids)), len(ids))
             self._embed_questions(model, counts)
             self._switch(model)
+            pending = self._waiting(model.fingerprint)
         except ModelError as failure:
             error = str(failure)
+            pending = self._session.value("pending_count")
         self._clear_stale()
-        return EmbedReport(
-            name, **counts.__dict__, pending=self._session.value("pending_count"), error=error
-        )
+        return EmbedReport(name, **counts.__dict__, pending=pending, error=error)
+
+    def _waiting(self, fingerprint: str) -> int:
+        """How many documents have no vectors of this model, or a question without one."""
+        ids = {row[0] for row in self._session.run("pending_documents", model=fingerprint)}
+        ids |= {row[1] for row in self._session.run("pending_questions", model=fingerprint)}
+        return len(ids)
 
     def embed_one(self, document_id: int) -> str | None:
         """Make the vectors of one document; return why that was not possible, or None."""
         if self._embedder is None:
             return "embedding is switched off"
         try:
-            model = self.serving()
-            self._serve_first(model)
-            self._embed_documents([document_id], model, _Counts())
-        except ModelError as error:
-            if self._failure(document_id) is None:
-                self._fail(document_id, error)
-        with self._session.transaction():
-            self._session.run("embedding_clear_stale_of", id=document_id)
-            self._drain()
-        return self._failure(document_id)
+            try:
+                model = self.serving()
+                self._embed_documents([document_id], model, _Counts())
+            except ModelError as error:
+                if self._failure(document_id) is None:
+                    self._fail(document_id, error)
+            with self._session.transaction():
+                self._session.run("embedding_clear_stale_of", id=document_id)
+                self.drain()
+            return self._failure(document_id)
+        except DatabaseError as error:  # the text is stored; only its vectors are not
+            return str(error)
 
     def _embed_documents(self, ids: list[int], model: Embedder, counts: _Counts) -> None:
         """Raises ModelUnavailableError when the model fails for a document on its own, too."""
@@ -155,10 +167,11 @@ class Vectors:
                     self._fail(work.id, error)
                     continue
                 if self._is_current(work):
+                    self._serve_first(model)
                     self._save(work, packed, model.fingerprint)
                     counts.documents += 1
                     counts.passages += len(packed)
-            self._drain()
+            self.drain()
 
     def _reuse(self, work: _Work, model: str, counts: _Counts) -> bool:
         """Take the vectors of the same text under another path, or those that are here already."""
@@ -179,7 +192,7 @@ class Vectors:
                     model=model,
                 )
             run("failure_delete", id=work.id, stage="embed")
-            self._drain()
+            self.drain()
         counts.reused += 1
         return True
 
@@ -217,6 +230,7 @@ class Vectors:
                     except ModelError as error:
                         self._fail(document_id, error)
                         continue
+                    self._serve_first(model)
                     self._session.run(
                         "question_embedding_insert",
                         id=question_id,
@@ -225,7 +239,7 @@ class Vectors:
                         model=model.fingerprint,
                     )
                     counts.questions += 1
-                self._drain()
+                self.drain()
 
     def _fail(self, document_id: int, error: ModelError) -> None:
         with self._session.transaction():
@@ -238,10 +252,9 @@ class Vectors:
     # Which serve
 
     def _serve_first(self, model: Embedder) -> None:
-        if self._session.setting("model") is None:
-            with self._session.transaction():
-                if self._session.setting("model") is None:
-                    self._serve(model)
+        """The first model that makes a vector serves."""
+        if self._fingerprint() is None and self._session.setting("model") != model.fingerprint:
+            self._serve(model)
 
     def _serve(self, model: Embedder) -> None:
         self._session.set("model", model.fingerprint)
@@ -250,7 +263,7 @@ class Vectors:
 
     def _switch(self, model: Embedder) -> None:
         """Let another model's vectors serve once every document has them or has failed to."""
-        if self._session.setting("model") == model.fingerprint:
+        if self._fingerprint() in (None, model.fingerprint):
             return
         with self._session.transaction():
             for (document_id,) in self._session.run("pending_documents", model=model.fingerprint):
@@ -266,9 +279,9 @@ class Vectors:
         over such a text, as when two files swap their names, and reuse them."""
         with self._session.transaction():
             self._session.run("embedding_clear_stale")
-            self._drain()
+            self.drain()
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Copy into the vec0 tables what the triggers have queued; without vec0 it stays queued."""
         queue = self._session.run("vector_queue")
         if not queue or not schema.ensure_vectors(self._session.connection):
@@ -292,7 +305,7 @@ class _Work:
     ) -> None:
         labels = json.loads(tags)
         self.id, self.path = id, path
-        self.hash = content_hash(title, labels, description, body)
+        self.hash = content_hash(path, title, labels, description, body)
         self.passages = passage.split(body)
         head = heading(title, labels, description)[: passage.MAX_HEADING]
         self.texts = [head + part.text for part in self.passages]

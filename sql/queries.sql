@@ -1,5 +1,9 @@
 -- The statements that Python runs, each under its name. `:parameters` are bound by the caller.
 
+-- name: any_vector
+select exists (select 1 from document_embedding where model = (select value from setting where name = 'model'))
+  or exists (select 1 from question_embedding where model = (select value from setting where name = 'model'));
+
 -- name: vec0_tables_exist
 select count(*) = 2 from sqlite_schema where name in ('document_vec', 'hype_vec');
 
@@ -35,7 +39,7 @@ insert into hype_vec (id, embedding, content_hash)
 select q.id, vec_quantize_binary(e.embedding), q.content_hash
 from question_embedding e
 join question q on q.id = e.question_id
-where e.question_id = :id and not q.vetoed and e.model = (select value from setting where name = 'model');
+where e.question_id = :id and e.model = (select value from setting where name = 'model');
 
 -- name: document
 select d.id, d.path, d.title, d.tags, d.description, d.body, d.topic, d.type, d.created, d.updated, d.content_hash,
@@ -70,7 +74,7 @@ set title = :title, tags = :tags, description = :description, created = :created
 where id = :id;
 
 -- name: document_move
-update document set path = :new where path = :old;
+update document set path = :new, title = :title where path = :old;
 
 -- name: document_delete
 delete from document where path = :path;

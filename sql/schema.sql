@@ -271,29 +271,31 @@ begin
   select id, title, tags, path, description, body from document_words where id = new.id;
 end;
 
-create trigger document_before_update before update of id, path, title, tags, description, body, frontmatter
-on document
+create trigger document_before_update before update of id, path, tags on document
 begin
   select raise(abort, 'the id of a document never changes') where new.id is not old.id;
   select raise(abort, 'another document has this path')
   where new.path <> old.path and exists (select 1 from document where path = new.path);
   select raise(abort, 'tags must be a JSON array of texts, such as ["http", "reliability"]')
   where json_valid(new.tags) and exists (select 1 from json_each(new.tags) where type <> 'text' or trim(value) = '');
+end;
+
+-- Nothing is written before the row is: UPDATE OR IGNORE may still leave it as it was.
+create trigger document_after_update after update of path, title, tags, description, body, frontmatter on document
+begin
   insert into document_version
     (document_id, path, title, tags, description, created, updated, content_hash, frontmatter, body, event)
   select old.id, old.path, old.title, old.tags, old.description, old.created, old.updated, old.content_hash,
     old.frontmatter, old.body,
-    iif((old.title, old.tags, old.description, old.frontmatter, old.body)
-      is (new.title, new.tags, new.description, new.frontmatter, new.body), 'move', 'update')
+    iif((old.tags, old.description, old.frontmatter, old.body)
+      is (new.tags, new.description, new.frontmatter, new.body) and old.path <> new.path, 'move', 'update')
   where (old.path, old.title, old.tags, old.description, old.frontmatter, old.body)
     is not (new.path, new.title, new.tags, new.description, new.frontmatter, new.body);
+  -- document_segmented still holds the old text, split as it was indexed
   insert into document_fts (document_fts, rowid, title, tags, path, description, body)
-  select 'delete', id, title, tags, path, description, body from document_words where id = old.id;
-end;
-
-create trigger document_after_update after update of id, path, title, tags, description, body, frontmatter
-on document
-begin
+  select 'delete', old.id, coalesce(s.title, old.title), coalesce(s.tags, old.tags), coalesce(s.path, old.path),
+    coalesce(s.description, old.description), coalesce(s.body, old.body)
+  from (select 1) left join document_segmented s on s.id = old.id;
   insert into document_segmenting (id, title, tags, path, description, body)
   values (new.id, new.title, new.tags, new.path, new.description, new.body);
   insert into document_fts (rowid, title, tags, path, description, body)
@@ -326,10 +328,22 @@ end;
 create trigger question_before_insert before insert on question
 begin
   select raise(abort, 'no document has this id') where not exists (select 1 from document where id = new.document_id);
+  select raise(abort, 'the document has this question already: update question set … where id = …')
+  where exists (
+    select 1 from question where id = new.id or document_id = new.document_id and text = new.text);
 end;
 
-create trigger question_after_update after update of text, document_id on question
-when new.text is not old.text or new.document_id is not old.document_id
+create trigger question_before_update before update of id, document_id, text on question
+begin
+  select raise(abort, 'the id and the document of a question never change')
+  where new.id is not old.id or new.document_id is not old.document_id;
+  select raise(abort, 'the document has this question already')
+  where new.text <> old.text
+    and exists (select 1 from question where document_id = new.document_id and text = new.text);
+end;
+
+create trigger question_after_update after update of text on question
+when new.text is not old.text
 begin
   delete from question_embedding where question_id = new.id;
 end;

@@ -74,9 +74,9 @@ with
       from spaced order by n desc limit 1)) e
   ),
   token (at, is_phrase, text) as (
-    select at * 10000, 1, text from part where is_phrase
+    select at * 10000, 1, substr(text, 1, 256) from part where is_phrase
     union all
-    select at * 10000 + w.key, 0, w.value
+    select at * 10000 + w.key, 0, substr(w.value, 1, 256)
     from part, json_each('[' || replace(json_quote(part.text), ' ', '","') || ']') w
     where not is_phrase
   ),
@@ -166,21 +166,19 @@ with
   ),
 
   -- Retriever 2, words: BM25 over everything -----------------------------------------------------------------------
-  -- relative: share of the best BM25 that the corpus has for each term. A document that is best in every term has 1.
-  -- A word that most documents have says nothing, and FTS5 gives it next to no weight; a query of such words must not
-  -- count as well matched. (Below ten documents most words are in most of them, and that means nothing.)
+  -- relative: share of the best BM25 that the corpus has for each term; a document that is best in every term has 1.
+  -- A term that no document has counts with its inverse document frequency, ln(2 N + 1): else the one word of a question
+  -- that many notes share would look like a full match.
   attainable (bm25) as materialized (
-    select min(
-      sum((
-        select bm25(document_fts,
-          (select value from setting where name = 'title_weight'),
-          (select value from setting where name = 'tags_weight'),
-          (select value from setting where name = 'path_weight'),
-          (select value from setting where name = 'description_weight'),
-          (select value from setting where name = 'body_weight')) as bm25
-        from document_fts where document_fts match term.expression
-        order by bm25 limit 1)),
-      iif(exists (select 1 from document limit 1 offset 9), -0.3, 0.0))
+    select sum(coalesce((
+      select bm25(document_fts,
+        (select value from setting where name = 'title_weight'),
+        (select value from setting where name = 'tags_weight'),
+        (select value from setting where name = 'path_weight'),
+        (select value from setting where name = 'description_weight'),
+        (select value from setting where name = 'body_weight')) as bm25
+      from document_fts where document_fts match term.expression
+      order by bm25 limit 1), -ln(2 * (select count(*) from document) + 1)))
     from list cross join term
     where list.name = 'words'
   ),

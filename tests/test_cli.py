@@ -699,7 +699,8 @@ def test_mv_gives_another_path_and_keeps_vectors_and_text(run: Run, database: Pa
     assert done(run("mv", "a.md", "animals/b.md")).stdout == "moved a.md to animals/b.md\n"
     after = data(run("get", "animals/b.md", "--json"))
     assert after["pending"] is False
-    assert after == before | {"path": "animals/b.md", "topic": "animals"}
+    # The title was the file's name, and is so still.
+    assert after == before | {"path": "animals/b.md", "topic": "animals", "title": "b"}
     error_of(run("get", "a.md"), 3)
     hits = data(run("search", "octopus hearts", "--json"))["hits"]
     assert [hit["path"] for hit in hits] == ["animals/b.md"]
@@ -1303,7 +1304,7 @@ def test_without_the_extension_everything_works_by_words(run: Run, workspace: Pa
     done(run("mv", "a.md", "b.md"))
     done(run("rm", PATHS["me"]))
     result = run("search", "octopus")
-    assert done(result).stdout == "  1  b.md  a\n     The **octopus** has three hearts.\n"
+    assert done(result).stdout == "  1  b.md  b\n     The **octopus** has three hearts.\n"
     (note,) = notes(result)
     assert note.startswith("searched by words only: the sqlite-vec extension cannot be loaded (")
     assert note.endswith("; `pip install sqlite-vec==0.1.9` brings it")

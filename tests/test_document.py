@@ -418,7 +418,7 @@ def test_this_moment_is_told_in_utc(time_zone: str) -> None:
 def test_the_content_hash_of_a_text_never_changes() -> None:
     """Another value for the same text would make every stored vector stale."""
     embedded = '["Título", ["a", "b"], "what", "body\\n"]'
-    found = document.content_hash("Título", ["a", "b"], "what", "body\n")
+    found = document.content_hash("x.md", "Título", ["a", "b"], "what", "body\n")
     assert found == hashlib.sha256(embedded.encode()).hexdigest()
     assert found == "0e4f6a3e51727198ecc466efce7ad85f1a8a6b7638d32c8d7b5c9f53b6ec6e93"
 
@@ -440,8 +440,18 @@ def test_the_content_hash_tells_all_that_is_embedded_apart() -> None:
         ("a", ["b"], "cd", ""),
         ('a", ["b"]', [], "c", "d"),
     ]
-    assert len({document.content_hash(*text) for text in texts}) == len(texts)
-    assert document.content_hash("a", ("b",), "c", "d") == document.content_hash(*texts[0])
+    assert len({document.content_hash("x.md", *text) for text in texts}) == len(texts)
+    assert document.content_hash("y.md", "a", ("b",), "c", "d") == document.content_hash(
+        "x.md", *texts[0]
+    )
+
+
+def test_a_title_that_is_the_file_s_name_is_not_content() -> None:
+    named = [("a.md", "a"), ("b.md", "b"), ("b/a.md", "a"), ("skills/c/SKILL.md", "c")]
+    assert len({document.content_hash(*name, [], "", "text") for name in named}) == 1
+    assert document.content_hash("a.md", "b", [], "", "text") != document.content_hash(
+        "b.md", "b", [], "", "text"
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ SERVING = "(select value from setting where name = 'model')"
 
 
 def faults(connection: apsw.Connection) -> list[str]:
-    """Everything in which documents, words and vectors disagree; the vector queue is empty."""
+    """Everything in which documents, words and vectors disagree."""
     found = []
     if connection.execute("pragma integrity_check").fetchall() != [("ok",)]:
         found.append("integrity_check")
@@ -63,16 +63,16 @@ def faults(connection: apsw.Connection) -> list[str]:
             where e.document_id = d.id and e.content_hash = d.content_hash
               and e.model = {SERVING})"""
     found += [f"{path}: neither vector nor pending" for (path,) in connection.execute(orphans)]
-    for kind, id, table in (
-        ("document", "id", "document_embedding"),
-        ("hype", "question_id", "question_embedding"),
-    ):
-        source = f"""select {id}, hex(vec_quantize_binary(embedding)) from {table}
-                     where model = {SERVING} order by 1"""
-        copy = f"select id, hex(embedding) from {kind}_vec order by 1"
-        queued = connection.execute("select count(*) from vector_queue where kind = ?", (kind,)).get
-        if not queued and list(connection.execute(source)) != list(connection.execute(copy)):
-            found.append(f"{kind}_vec is not {table}")
+    if connection.execute("select count(*) from vector_queue").get == 0:
+        for name, serving in {
+            "document_vec": f"select id, embedding from document_embedding where model = {SERVING}",
+            "hype_vec": f"""select question_id as id, embedding from question_embedding
+                            where model = {SERVING}""",
+        }.items():
+            bits = f"select id, hex(vec_quantize_binary(embedding)) from ({serving}) order by id"
+            copy = f"select id, hex(embedding) from {name} order by id"
+            if list(connection.execute(bits)) != list(connection.execute(copy)):
+                found.append(f"{name} does not hold the vectors that serve")
     return found
 
 
@@ -327,6 +327,22 @@ def test_two_syncs_of_a_folder_at_once_both_finish(
     assert faults_of(database) == []
 
 
+@pytest.mark.parametrize("by", ["delete", "sync"])
+def test_a_deletion_takes_its_vectors_along(by: str, tmp_path: Path, kb: kbstore.Store) -> None:
+    """Left in the index they would crowd out those of other documents; nothing is left to do."""
+    for number in range(4):
+        (tmp_path / f"{number}.md").write_text(f"retries number {number}")
+    mirror.sync(kb, tmp_path)
+    (tmp_path / "0.md").unlink()
+    if by == "delete":
+        kb.delete("0.md")
+    else:
+        mirror.sync(kb, tmp_path)
+    assert kb.connection.execute("select count(*) from document_vec").get == 3
+    assert kb.search("retries").degraded == ()
+    assert kb.status().degraded == ()
+
+
 # Kills ------------------------------------------------------------------------------------------
 
 
@@ -387,13 +403,13 @@ def test_killed_work_leaves_everything_in_agreement_and_goes_on_where_it_was(
     shutil.copy(database, whole)
     statements = work(kind, str(whole), str(folder))
     killed = 0
-    for killed_at in random.Random(kind).sample(range(1, statements + 1), 6):
+    for killed_at in sorted(random.Random(kind).sample(range(1, statements + 1), 6)):
         # A run that goes on where another one was has less to do: it may come to its end.
         (code,) = processes([work, kind, database, folder, killed_at])
         assert code in (-signal.SIGKILL, 0)
         killed += code != 0
         assert faults_of(database) == []
-    assert killed >= 2
+    assert killed >= 1
     assert processes([work, kind, database, folder]) == [0]
     assert faults_of(database) == []
 

@@ -45,6 +45,16 @@ class TestCalls:
         assert {h.path for h in kb.search("falcon").hits if h.vectors} == {"b.md", "copy.md"}
         tables_agree(kb.connection)
 
+    def test_nor_does_a_note_whose_title_is_its_name(self, kb, embedder) -> None:
+        kb.put("a.md", "the falcon flies")
+        kb.move("a.md", "b.md")
+        assert (kb.get("b.md").title, kb.get("b.md").pending) == ("b", False)
+        assert kb.put("b.md", "the falcon flies").action == "unchanged"
+        kb.put("c.md", "the falcon flies")
+        assert documents(embedder) == ["a. the falcon flies"]
+        assert kb.status().pending == 0
+        tables_agree(kb.connection)
+
     @pytest.mark.parametrize("change", [{"tags": ["x"]}, {"title": "U"}, {"description": "d"}])
     def test_a_changed_heading_costs_one(self, kb, embedder, change) -> None:
         kb.put("a.md", "the falcon flies", title="T")
