@@ -5,6 +5,7 @@ Nothing here is process-wide: all of it is set on the one connection.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ def configure(connection: apsw.Connection) -> None:
 def load_vec0(connection: apsw.Connection) -> str | None:
     """Load the sqlite-vec extension; return why it is not there, or None."""
     try:
-        connection.execute("select vec_version()").fetchall()
+        execute(connection, "select vec_version()").fetchall()
         return None
     except apsw.SQLError:
         pass
@@ -84,6 +85,15 @@ def load_vec0(connection: apsw.Connection) -> str | None:
     return None
 
 
+def execute(
+    connection: apsw.Connection, sql: str, bindings: apsw.Bindings | None = None
+) -> apsw.Cursor:
+    """Run a statement; rows are tuples, whatever row factory a host has set on the connection."""
+    cursor = connection.cursor()
+    cursor.row_trace = None
+    return cursor.execute(sql, bindings)
+
+
 @contextmanager
 def transaction(connection: apsw.Connection, name: str = "") -> Iterator[None]:
     """All or nothing. Begins IMMEDIATE: a transaction that reads first and writes later would
@@ -98,13 +108,13 @@ def transaction(connection: apsw.Connection, name: str = "") -> Iterator[None]:
             with connection:
                 yield
             return
-        connection.execute("begin immediate")
+        execute(connection, "begin immediate")
         try:
             yield
-            connection.execute("commit")
+            execute(connection, "commit")
         except BaseException:
             if connection.in_transaction:  # SQLite itself may have rolled back already
-                connection.execute("rollback")
+                execute(connection, "rollback")
             raise
 
 
@@ -117,7 +127,7 @@ def driver_errors(what: str) -> Iterator[None]:
         seconds = BUSY_TIMEOUT_MS / 1000
         raise BusyError(
             f"{what} is busy: another process has been writing for more than {seconds:g} seconds;"
-            " nothing was changed, try again"
+            " try again"
         ) from error
     except apsw.NotADBError as error:
         raise NotADatabaseError(f"{what} is not an SQLite database") from error
@@ -126,7 +136,14 @@ def driver_errors(what: str) -> Iterator[None]:
             f"{what} cannot be written: the file or its folder is read-only"
         ) from error
     except apsw.FullError as error:
-        raise DatabaseError(f"{what}: the disk is full; nothing was changed") from error
+        raise DatabaseError(
+            f"{what}: the disk is full; what was stored before is intact"
+        ) from error
+    except apsw.CantOpenError as error:
+        folder = os.path.dirname(what)
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK):
+            raise ReadOnlyError(f"{what} cannot be opened: its folder is read-only") from error
+        raise DatabaseError(f"{what}: {_one_line(error)}") from error
     except UnicodeDecodeError as error:
         raise DatabaseError(
             f"{what} holds a text that is not UTF-8: {error.object[:40]!r}"

@@ -172,6 +172,7 @@ class _Sync:
         modified = datetime.fromtimestamp(file.mtime_ns // 10**9, UTC).strftime(
             "%Y-%m-%dT%H:%M:%SZ"
         )
+        replaces = not known and owner is None and path in self.store
         try:
             report = self.store.put(
                 path,
@@ -194,6 +195,9 @@ class _Sync:
             self.created.append(path)
         elif report.action == "replaced":
             self.updated.append(path)
+            if replaces:
+                message = f"it has replaced the stored {path}; the old text is in the history"
+                self.problems.append(Problem(file.name, message))
 
     def _follow_move(self, file: _File, digest: str) -> None:
         """A new file with the bytes of one that is gone: its document gets another path."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import apsw
 
 from . import queries
-from .connection import BUSY_TIMEOUT_MS, configure, driver_errors, load_vec0, open_file, transaction
+from .connection import (
+    BUSY_TIMEOUT_MS,
+    configure,
+    driver_errors,
+    execute,
+    load_vec0,
+    open_file,
+    transaction,
+)
 from .errors import (
     DatabaseError,
     ForeignDatabaseError,
@@ -97,7 +107,7 @@ def create(connection: apsw.Connection) -> None:
             _refuse_foreign_database(connection)
             return
         for name in ("schema", "views"):
-            connection.execute(queries.read(name)).fetchall()
+            execute(connection, queries.read(name)).fetchall()
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA_VERSION)
 
@@ -106,12 +116,12 @@ def ensure_vectors(connection: apsw.Connection) -> bool:
     """Whether the vec0 tables can be used; they are created where they are missing."""
     if load_vec0(connection) is not None:
         return False
-    if not connection.execute(queries.named("vec0_tables_exist")).get:
+    if not execute(connection, queries.named("vec0_tables_exist")).get:
         if connection.readonly("main"):
             return False
         with transaction(connection):
-            connection.execute(queries.read("vectors")).fetchall()
-            connection.execute(queries.named("vector_queue_all"))
+            execute(connection, queries.read("vectors")).fetchall()
+            execute(connection, queries.named("vector_queue_all"))
     return True
 
 
@@ -120,6 +130,7 @@ def _make(file: Path) -> None:
     that opens it at the same time nor a crash, ever meets half of it."""
     if not file.parent.exists():
         file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    _clear_drafts(file)
     draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -143,11 +154,21 @@ def _make(file: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
+def _clear_drafts(file: Path) -> None:
+    """Remove what processes that were killed here have left an hour ago or longer."""
+    for draft in file.parent.glob(f".{glob.escape(file.name)}.????????????????*"):
+        with suppress(OSError):
+            if time.time() - draft.stat().st_mtime > 3_600:
+                draft.unlink()
+
+
 def _refuse_foreign_file(file: Path) -> None:
     """Judge by the first 100 bytes, before SQLite touches the file (opening a database in WAL
     mode already makes two files beside it)."""
     if file.is_dir():
         raise NotADatabaseError(f"{file} is a folder, not a knowledge base")
+    if file.exists() and not file.is_file():  # reading from a pipe would wait for ever
+        raise NotADatabaseError(f"{file} is not a regular file, not a knowledge base")
     with file.open("rb") as stream:
         header = stream.read(100)
     if not header:
@@ -176,5 +197,5 @@ def _refuse(name: str, application_id: int, version: int) -> None:
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
-    tables = connection.execute("select count(*) from sqlite_schema").get
+    tables = execute(connection, "select count(*) from sqlite_schema").get
     return bool(tables == 0 and connection.pragma("application_id") == 0)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from . import queries
+from .connection import execute
 from .document import clean, parse_date
 from .errors import InputError
 
@@ -116,8 +117,8 @@ def parameters(
 
 def run(connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool) -> tuple[Hit, ...]:
     """Run the statement; without ``vectors`` the form of it that needs no extension."""
-    cursor = connection.execute(
-        queries.statement("search" if vectors else "search_words"), bindings
+    cursor = execute(
+        connection, queries.statement("search" if vectors else "search_words"), bindings
     )
     return tuple(
         _hit(

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from . import queries
-from .connection import driver_errors, transaction
+from .connection import driver_errors, execute, transaction
 
 Rows = list[tuple[Any, ...]]
 
@@ -44,7 +44,7 @@ class Session:
     def run(self, statement: str, /, **bindings: Any) -> Rows:
         """All rows of a statement."""
         with self.reading():
-            return self.connection.execute(queries.named(statement), bindings).fetchall()
+            return execute(self.connection, queries.named(statement), bindings).fetchall()
 
     def row(self, statement: str, /, **bindings: Any) -> tuple[Any, ...] | None:
         """The first row, or None."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import apsw
 
 from . import schema, search
-from .connection import load_vec0
+from .connection import execute, load_vec0
 from .document import (
     Document,
     Summary,
@@ -30,6 +30,8 @@ from .errors import ConflictError, EmptyContentError, ModelError, NotFoundError
 from .report import EmbedReport, PutReport, Status
 from .session import Session
 from .vectors import Progress, Vectors
+
+_BULK = 100  # documents after which the full-text index is worth merging
 
 Summaries = list[Summary]  # named here, since inside the class `list` is the method
 
@@ -283,7 +285,7 @@ class Store:
         serve, it makes all of them anew beside the old, and switches when the last one is there.
         """
         report = self._vectors.embed_all(limit, progress)
-        if report.documents or report.reused:
+        if report.documents + report.reused >= _BULK:
             self.optimize()
         return report
 
@@ -308,7 +310,7 @@ class Store:
             file = self.connection.filename
             version = self.connection.pragma("user_version")
             problem = load_vec0(self.connection)
-            extension = None if problem else self.connection.execute("select vec_version()").get
+            extension = None if problem else execute(self.connection, "select vec_version()").get
         degraded = [problem] if problem else []
         available = None
         try:

@@ -6,21 +6,21 @@ The one writer of document_embedding, question_embedding, failure and the vec0 t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from . import embed, passage, schema
 from .connection import load_vec0
 from .document import content_hash, heading
 from .embed import Embedder
-from .errors import DatabaseError, ModelError, ModelUnavailableError
+from .errors import DatabaseError, KBError, ModelError, ModelUnavailableError
 from .report import EmbedReport
 from .session import Session
 
 Progress = Callable[[int, int], None]  # (done, of)
 
-_BATCH = 16  # documents a model call and a transaction
-_QUESTIONS = 64  # questions a model call and a transaction
+_BATCH = 16  # documents a transaction
+_TEXTS = 64  # texts a model call
 
 
 class Vectors:
@@ -118,6 +118,8 @@ class Vectors:
         """Make the vectors of one document; return why that was not possible, or None."""
         if self._embedder is None:
             return "embedding is switched off"
+        if self._session.connection.in_transaction:
+            return "inside a transaction no model is called; `embed` makes the vectors after it"
         try:
             try:
                 model = self.serving()
@@ -136,7 +138,12 @@ class Vectors:
         """Raises ModelUnavailableError when the model fails for a document on its own, too."""
         fresh: list[_Work] = []
         for document_id in ids:
-            row = self._session.row("document_text", id=document_id)
+            try:
+                row = self._session.row("document_text", id=document_id)
+            except DatabaseError as error:  # a text that is not UTF-8, from another program
+                counts.failed += 1
+                self._fail(document_id, error)
+                continue
             work = _Work(*row) if row else None  # deleted in the meantime
             if work and not self._reuse(work, model.fingerprint, counts):
                 fresh.append(work)
@@ -144,9 +151,7 @@ class Vectors:
         if not texts:
             return
         try:
-            raws = list(model.embed(texts, "search_document"))
-            if len(raws) != len(texts):
-                raise ModelError(f"the model gave {len(raws)} vectors for {len(texts)} texts")
+            raws = _embed_texts(model, texts, "search_document")
         except ModelError as error:
             if len(fresh) > 1:  # one bad text must not hold up the others
                 for work in fresh:
@@ -220,9 +225,9 @@ class Vectors:
 
     def _embed_questions(self, model: Embedder, counts: _Counts) -> None:
         rows = self._session.run("pending_questions", model=model.fingerprint)
-        for start in range(0, len(rows), _QUESTIONS):
-            batch = rows[start : start + _QUESTIONS]
-            raws = model.embed([row[2] for row in batch], "search_query")
+        for start in range(0, len(rows), _TEXTS):
+            batch = rows[start : start + _TEXTS]
+            raws = _embed_texts(model, [row[2] for row in batch], "search_query")
             with self._session.transaction():
                 for (question_id, document_id, text, path), raw in zip(batch, raws, strict=True):
                     try:
@@ -241,7 +246,7 @@ class Vectors:
                     counts.questions += 1
                 self.drain()
 
-    def _fail(self, document_id: int, error: ModelError) -> None:
+    def _fail(self, document_id: int, error: KBError) -> None:
         with self._session.transaction():
             self._session.run("failure_insert", id=document_id, stage="embed", error=str(error))
 
@@ -290,6 +295,18 @@ class Vectors:
             self._session.run(f"{kind}_vec_delete", id=row_id)
             self._session.run(f"{kind}_vec_insert", id=row_id)
             self._session.run("vector_queue_done", kind=kind, id=row_id)
+
+
+def _embed_texts(
+    model: Embedder, texts: list[str], task: Literal["search_document", "search_query"]
+) -> list[Sequence[float]]:
+    """One vector a text, in as many calls as it takes. Raises ModelError."""
+    raws: list[Sequence[float]] = []
+    for start in range(0, len(texts), _TEXTS):
+        raws += model.embed(texts[start : start + _TEXTS], task)
+    if len(raws) != len(texts):
+        raise ModelError(f"the model gave {len(raws)} vectors for {len(texts)} texts")
+    return raws
 
 
 class _Counts:

@@ -163,7 +163,8 @@ create view document_segmenting as select id, title, tags, path, description, bo
 create trigger document_segmenting_insert instead of insert on document_segmenting
 begin
   delete from document_segmented where id = new.id;
-  -- In pieces of 256 characters, since substr() walks a text from its start: one pass would be quadratic.
+  -- In blocks of 65,536 characters and pieces of 256, since substr() walks a text from its start: one pass would be
+  -- quadratic.
   insert into document_segmented (id, title, tags, path, description, body)
   select new.id, segmented ->> '$[0]', segmented ->> '$[1]', segmented ->> '$[2]', segmented ->> '$[3]',
     segmented ->> '$[4]'
@@ -171,10 +172,13 @@ begin
     select (
       with recursive
         source (text) as (select json_array(new.title, new.tags, new.path, new.description, new.body)),
-        piece (at, part) as (
-          select 1, substr(text, 1, 256) from source
+        block (at, part) as (
+          select 1, substr(text, 1, 65536) from source
           union all
-          select at + 256, substr(text, at + 256, 256) from piece, source where length(part) = 256),
+          select at + 65536, substr(text, at + 65536, 65536) from block, source where length(part) = 65536),
+        step (i) as (select 0 union all select i + 256 from step where i < 65280),
+        piece (at, part) as materialized (
+          select at + i, substr(part, i + 1, 256) from block cross join step where i < length(part)),
         place (i) as (select 1 union all select i + 1 from place where i < 256)
       select replace(group_concat(character, ''), char(8203, 8203), char(8203)) from (
         select iif(

@@ -259,7 +259,8 @@ select
   (select q.text from question q where q.id = b.question_id) as matched_question,
   coalesce(
     (select trim(replace(replace(snippet(document_fts, 4, '**', '**', '…', 24), char(8203), ''), char(10), ' '))
-     from document_fts where document_fts match (select expression from match) and rowid = b.id),
+     from document_fts
+     where b.words_rank is not null and document_fts match (select expression from match) and rowid = b.id),
     (select trim(replace(substr(d.body, 1, 160), char(10), ' ')) || iif(length(d.body) > 160, '…', '')
      from document d where d.id = b.id)) as snippet
 from best b
