@@ -1135,3 +1135,16 @@ def test_a_journal_is_first_for_its_day(kb: kbstore.Store, tmp_path: Path) -> No
     assert kb.search("2026-12-15", now=NOW).hits[0].path == "journal/2026-12-15.md"
     assert found(kb, "2026-12-15")[0] == "journal/2026-12-15.md"
     assert kb.get("journal/2026-12-15.md").updated == "2026-12-15"
+
+
+def test_a_file_that_takes_the_place_of_a_note_is_told(tmp_path: Path, kb: kbstore.Store) -> None:
+    kb.put("a.md", "what the agent wrote")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("what the person wrote")
+    report = mirror.sync(kb, tmp_path / "notes")
+    assert report.updated == ("a.md",)
+    ((name, message),) = [(p.path, p.message) for p in report.problems]
+    assert name == "a.md"
+    assert "history" in message
+    (old,) = kb.connection.execute("select body from document_version").fetchall()
+    assert old == ("what the agent wrote",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -161,6 +162,19 @@ class TestRefusal:
             conn.pragma("application_id", 12345)
         conn.close()
         return database, errors.ForeignDatabaseError, "another application"
+
+    def test_a_pipe_is_refused_at_once(self, database) -> None:
+        os.mkfifo(database)
+        with pytest.raises(errors.NotADatabaseError, match="regular file"):
+            kbstore.connect(database)
+
+    def test_drafts_of_killed_processes_are_cleared_after_an_hour(self, database) -> None:
+        old, fresh = (database.with_name(f".kb.sqlite3.{c * 16}") for c in "ab")
+        old.touch()
+        fresh.touch()
+        os.utime(old, (0, 0))
+        kbstore.connect(database).close()
+        assert (old.exists(), fresh.exists()) == (False, True)
 
     @pytest.mark.parametrize("read_only", [False, True])
     def test_it_is_refused_and_left_as_it_is(self, refused, read_only) -> None:
@@ -353,6 +367,17 @@ class TestScriptsWithoutSpaces:
         )
         found = conn.execute(queries.read("search_words"), bound | {"query": word}).fetchall()
         assert len(found) == 1
+        words_are_right(conn)
+
+    def test_a_long_text_is_split_without_loss(self, conn) -> None:
+        """Across the borders of the pieces and of the blocks that it is split in."""
+        body = "".join(
+            chr(0x4E00 + i % 5000) + ("ab " if i % 7 == 0 else "") for i in range(70_000)
+        )
+        conn.execute("insert into document (path, title, body) values ('a.md', 'x', ?)", (body,))
+        (split,) = rows(conn, "select body from document_segmented")[0]
+        assert split.replace("\u200b", "") == body
+        assert split.count("\u200b") >= 70_000
         words_are_right(conn)
 
     def test_only_such_documents_cost_space(self, conn) -> None:

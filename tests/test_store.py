@@ -241,6 +241,23 @@ class TestTheRest:
             delete_both()
         assert kb.get("a.md").body == "one"
 
+    def test_inside_a_transaction_no_model_is_called(self, kb, embedder) -> None:
+        with kb.batch():
+            report = kb.put("a.md", "text")
+        assert (report.pending, embedder.calls) == (True, [])
+        assert "transaction" in (report.note or "")
+        assert kb.embed().documents == 1
+
+    def test_a_host_s_row_factory_changes_nothing(self, database, embedder) -> None:
+        conn = kbstore.connect(database)
+        conn.row_trace = lambda cursor, row: {"columns": row}
+        with kbstore.Store(conn, embedder=embedder) as store:
+            store.put("a.md", "the falcon", tags=["x"])
+            assert store.get("a.md").tags == ("x",)
+            assert [hit.path for hit in store.search("falcon").hits] == ["a.md"]
+            assert store.status().documents == 1
+        conn.close()
+
     def test_a_host_s_connection_stays_open(self, database, embedder) -> None:
         conn = kbstore.connect(database)
         with kbstore.Store(conn, embedder=embedder) as store:

@@ -86,6 +86,14 @@ class TestCalls:
         assert seen == [(16, 40), (32, 40), (40, 40)]
         tables_agree(kb.connection)
 
+    def test_a_long_document_is_many_calls(self, kb, embedder) -> None:
+        sizes: list[int] = []
+        embed = embedder.embed
+        embedder.embed = lambda texts, task: sizes.append(len(texts)) or embed(texts, task)
+        kb.put("a.md", "Some words of a sentence. " * 10_000)
+        assert max(sizes) == 64
+        assert sum(sizes) == kb.list()[0].passages > 128
+
     def test_the_newest_come_first_and_a_limit_holds(self, kb, embedder) -> None:
         for day in ("03", "01", "02"):
             kb.put(f"{day}.md", f"text of day {day}", updated=f"2026-01-{day}", embed=False)
@@ -137,6 +145,17 @@ class TestFailure:
         hits = kb.search("falcon").hits
         assert hits[0].path != "bad.md"
         assert next(hit for hit in hits if hit.path == "bad.md").vectors is None
+
+    def test_a_text_that_is_not_utf8_holds_up_nothing(self, kb) -> None:
+        kb.put("a.md", "falcon", embed=False)
+        kb.connection.execute(
+            "insert into document (path, title, body) values ('bad.md', 'x', cast(x'ff61' as text))"
+        )
+        report = kb.embed()
+        assert (report.documents, report.failed, report.pending) == (1, 1, 1)
+        path, error = kb.connection.execute("select path, error from v_pending").fetchall()[0]
+        assert path == "bad.md"
+        assert "not UTF-8" in error
 
     def test_a_query_that_fails_is_searched_by_words_and_says_so(self, kb, embedder) -> None:
         kb.put("a.md", "the falcon flies")
