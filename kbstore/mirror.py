@@ -113,7 +113,6 @@ class _Sync:
         self.deleted: list[str] = []
         self.moved_from: set[str] = set()
         self.touched: set[str] = set()
-        self.bytes_read = 0
 
     def report(self) -> SyncReport:
         return SyncReport(
