@@ -30,6 +30,7 @@ MODEL_FILE = f"{MODEL}.f16.gguf"
 STARTER = Path(__file__).resolve().parent / "starter" / MODEL_FILE
 TEMPLATE = "{title}. Tags: {tags}. {description}. {body}"
 
+_TEXTS = 64  # texts a call
 _ATLAS = "https://api-atlas.nomic.ai"
 _lock = threading.Lock()  # nomic keeps the loaded model in a module global
 _loaded: str | None = None  # where the model that it holds came from
@@ -191,12 +192,27 @@ def vector(raw: Sequence[float] | npt.NDArray[Any], what: str) -> bytes:
     return (array / norm).astype(np.float32).tobytes()
 
 
-def embed_query(embedder: Embedder, text: str) -> bytes:
+def call(model: Embedder, texts: Sequence[str], task: Task) -> list[Sequence[float]]:
+    """One raw vector a text, in as many calls as it takes.
+
+    Raises ModelError, whatever a model of the host's own raises.
+    """
+    raws: list[Sequence[float]] = []
+    try:
+        for start in range(0, len(texts), _TEXTS):
+            raws.extend(model.embed(texts[start : start + _TEXTS], task))
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelUnavailableError(f"the model {model.name} failed: {_one_line(error)}") from error
+    if len(raws) != len(texts):
+        raise ModelError(f"the model {model.name} gave {len(raws)} vectors for {len(texts)} texts")
+    return raws
+
+
+def embed_query(model: Embedder, text: str) -> bytes:
     """The vector of a question or a search. Raises ModelError."""
-    raws = embedder.embed([text], "search_query")
-    if len(raws) != 1:
-        raise ModelError(f"the model gave {len(raws)} vectors for one text")
-    return vector(raws[0], "the query")
+    return vector(call(model, [text], "search_query")[0], "the query")
 
 
 def release() -> None:

@@ -6,7 +6,7 @@ The one writer of document_embedding, question_embedding, failure and the vec0 t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from . import embed, passage, schema
@@ -20,7 +20,7 @@ from .session import Session
 Progress = Callable[[int, int], None]  # (done, of)
 
 _BATCH = 16  # documents a transaction
-_TEXTS = 64  # texts a model call
+_QUESTIONS = 64  # questions a transaction
 
 
 class Vectors:
@@ -151,7 +151,7 @@ class Vectors:
         if not texts:
             return
         try:
-            raws = _embed_texts(model, texts, "search_document")
+            raws = embed.call(model, texts, "search_document")
         except ModelError as error:
             if len(fresh) > 1:  # one bad text must not hold up the others
                 for work in fresh:
@@ -225,9 +225,9 @@ class Vectors:
 
     def _embed_questions(self, model: Embedder, counts: _Counts) -> None:
         rows = self._session.run("pending_questions", model=model.fingerprint)
-        for start in range(0, len(rows), _TEXTS):
-            batch = rows[start : start + _TEXTS]
-            raws = _embed_texts(model, [row[2] for row in batch], "search_query")
+        for start in range(0, len(rows), _QUESTIONS):
+            batch = rows[start : start + _QUESTIONS]
+            raws = embed.call(model, [row[2] for row in batch], "search_query")
             with self._session.transaction():
                 for (question_id, document_id, text, path), raw in zip(batch, raws, strict=True):
                     try:
@@ -295,18 +295,6 @@ class Vectors:
             self._session.run(f"{kind}_vec_delete", id=row_id)
             self._session.run(f"{kind}_vec_insert", id=row_id)
             self._session.run("vector_queue_done", kind=kind, id=row_id)
-
-
-def _embed_texts(
-    model: Embedder, texts: list[str], task: Literal["search_document", "search_query"]
-) -> list[Sequence[float]]:
-    """One vector a text, in as many calls as it takes. Raises ModelError."""
-    raws: list[Sequence[float]] = []
-    for start in range(0, len(texts), _TEXTS):
-        raws += model.embed(texts[start : start + _TEXTS], task)
-    if len(raws) != len(texts):
-        raise ModelError(f"the model gave {len(raws)} vectors for {len(texts)} texts")
-    return raws
 
 
 class _Counts:

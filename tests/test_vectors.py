@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import apsw
+import numpy as np
 import pytest
 from conftest import FakeEmbedder
 
@@ -145,6 +146,34 @@ class TestFailure:
         hits = kb.search("falcon").hits
         assert hits[0].path != "bad.md"
         assert next(hit for hit in hits if hit.path == "bad.md").vectors is None
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            lambda texts: 1 / 0,
+            lambda texts: None,
+            lambda texts: [],
+            lambda texts: [[1.0] * 768] * (len(texts) + 1),
+            lambda texts: "nonsense",
+        ],
+    )
+    def test_whatever_a_host_s_own_model_does_the_note_is_stored(
+        self, kb, embedder, answer
+    ) -> None:
+        embedder.embed = lambda texts, task: answer(texts)
+        report = kb.put("a.md", "the falcon flies")
+        assert report.pending
+        assert report.note
+        result = kb.search("falcon")
+        assert [hit.path for hit in result.hits] == ["a.md"]
+        assert result.degraded
+        assert kb.embed().pending == 1
+
+    def test_a_model_may_answer_with_arrays(self, kb, embedder) -> None:
+        embed = embedder.embed
+        embedder.embed = lambda texts, task: np.array(embed(texts, task))
+        assert not kb.put("a.md", "the falcon flies").pending
+        assert kb.search("falcon").hits[0].vectors
 
     def test_a_text_that_is_not_utf8_holds_up_nothing(self, kb) -> None:
         kb.put("a.md", "falcon", embed=False)
