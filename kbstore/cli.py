@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from . import __version__, frontmatter, mirror, queries
+from .connection import vec0_path
 from .demo import run_demo
 from .document import check_note, check_path
 from .errors import EmptyContentError, InputError, KBError, ModelError, NotFoundError
@@ -119,8 +120,12 @@ def sync(db: Path, folder: Path, force: bool, no_embed: bool, as_json: bool) -> 
 @main.command()
 @click.argument("path")
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--title", help="Else the one in the header, the first heading, or the file's name.")
-@click.option("--tag", "tags", multiple=True, help="Repeatable; else those in the header.")
+@click.option(
+    "--title", help="Else the header's, the stored one, the first heading, the file's name."
+)
+@click.option(
+    "--tag", "tags", multiple=True, help="Repeatable; else the header's, or the stored ones."
+)
 @click.option("--empty", is_flag=True, help="Allow an empty text to replace one that is not.")
 @as_json
 @database
@@ -141,25 +146,22 @@ def add(
         raise InputError(f"{path}: the text is not UTF-8 (byte {error.start})") from None
     for message in note.problems:
         click.echo(f"Warning: {path}: {message}", err=True)
-    given = check_note(
-        path,
-        note.body,
-        title=note.title if title is None else title,
-        tags=tags or note.tags,
-        updated=note.updated,
-    )
+    has_header = note.frontmatter is not None
+    check_note(path, note.body, title=title, tags=tags)
     if not note.body.strip() and not empty and not db.exists():
         raise EmptyContentError(f"{path}: the text is empty; nothing is stored")
     with Store(db) as store:
+        # Without a header the title, tags and description of a stored note stay.
+        reads = has_header or path not in store
         report = store.put(
             path,
             note.body,
-            title=given["title"],
-            tags=given["tags"],
-            description=note.description,
+            title=note.title if title is None and reads else title,
+            tags=tags or (note.tags if reads else None),
+            description=note.description if reads else None,
             created=note.created,
             updated=note.updated,
-            frontmatter=note.frontmatter or "",
+            frontmatter=note.frontmatter or ("" if reads else None),
             allow_empty=empty,
         )
     if as_json:
@@ -328,12 +330,19 @@ def demo() -> None:
 
 @main.command()
 @click.argument(
-    "name", type=click.Choice(["search", "search_words", "shell", "schema", "views", "vectors"])
+    "name",
+    type=click.Choice(["search", "search_words", "shell", "schema", "views", "vectors", "vec0"]),
 )
 @click.option("--path", "only_path", is_flag=True, help="Print where the file is instead.")
 def sql(name: str, only_path: bool) -> None:
-    """Print one of kbstore's SQL files, as the sqlite3 shell runs it."""
-    click.echo(queries.SQL_FOLDER / f"{name}.sql" if only_path else queries.read(name))
+    """Print one of kbstore's SQL files, as the sqlite3 shell runs it.
+
+    vec0 is where the sqlite-vec extension is, for the shell's .load.
+    """
+    if name == "vec0":
+        click.echo(vec0_path())
+    else:
+        click.echo(queries.SQL_FOLDER / f"{name}.sql" if only_path else queries.read(name))
 
 
 def _existing(db: Path) -> Store:

@@ -69,12 +69,11 @@ def load_vec0(connection: apsw.Connection) -> str | None:
     except apsw.SQLError:
         pass
     try:
-        import sqlite_vec
-
+        path = vec0_path()
         # This form of the switch lets only the C interface load, not SQL's load_extension().
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
         try:
-            connection.load_extension(sqlite_vec.loadable_path())
+            connection.load_extension(path)
         finally:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     except (ImportError, AttributeError, OSError, apsw.Error) as error:
@@ -116,6 +115,13 @@ def transaction(connection: apsw.Connection, name: str = "") -> Iterator[None]:
             if connection.in_transaction:  # SQLite itself may have rolled back already
                 execute(connection, "rollback")
             raise
+
+
+def vec0_path() -> str:
+    """Where the sqlite-vec extension is. Raises ImportError."""
+    import sqlite_vec
+
+    return str(sqlite_vec.loadable_path())
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from .errors import InputError
@@ -130,15 +130,15 @@ def check_note(
     title: str | None = None,
     tags: Iterable[str] | None = None,
     description: str | None = None,
-    created: str | None = None,
-    updated: str | None = None,
+    created: str | date | None = None,
+    updated: str | date | None = None,
     frontmatter: str | None = None,
 ) -> dict[str, Any]:
     """The fields as they are stored, None where one was not given. Raises InputError."""
     return {
         "title": None if title is None else check_title(title, path),
         "tags": None if tags is None else check_tags(tags, path),
-        "description": description and check_text("description", description, path),
+        "description": description and check_text("description", description, path).strip(),
         "created": created and check_date(created, path, "created"),
         "updated": updated and check_date(updated, path, "updated"),
         "frontmatter": frontmatter and check_text("frontmatter", frontmatter, path),
@@ -166,11 +166,11 @@ def clean(text: str) -> str:
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
-def parse_date(value: str) -> str | None:
+def parse_date(value: str | date) -> str | None:
     """A day stays a day; a time becomes UTC to the second, and without an offset it is UTC already,
     whatever the machine's time zone. None: not a date (ISO 8601: 2026-12-01, 2026-12-01T10:00Z).
     """
-    value = value.strip()
+    value = value.isoformat() if isinstance(value, date) else value.strip()
     if not _DATE.fullmatch(value):
         return None
     try:
@@ -185,13 +185,14 @@ def parse_date(value: str) -> str | None:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 
 
-def check_date(value: str, path: str, name: str) -> str:
-    date = parse_date(check_text(name, value, path))
-    if date is None:
+def check_date(value: str | date, path: str, name: str) -> str:
+    found = parse_date(value if isinstance(value, date) else check_text(name, value, path))
+    if found is None:
         raise InputError(
-            f"{path}: {name} is {value[:40]!r}, not a date such as 2026-12-01 or 2026-12-01T10:00Z"
+            f"{path}: {name} is {str(value)[:40]!r}, not a date such as 2026-12-01"
+            " or 2026-12-01T10:00Z"
         )
-    return date
+    return found
 
 
 def date_in_path(path: str) -> str | None:

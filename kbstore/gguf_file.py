@@ -58,7 +58,7 @@ def check(file: Path) -> GgufFile:
         needs = f" of {found.needs:,}" if found else ""
         raise ModelUnavailableError(
             f"the model file {file} is broken or cut short ({size:,}{needs} bytes):"
-            " replace it, or delete it to use another model"
+            " fetch it again from gpt4all.io/models/gguf, or delete it to use another model"
         )
     return found
 

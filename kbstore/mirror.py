@@ -67,6 +67,10 @@ def sync(
         if not known:
             raise NotFoundError(f"there is no folder {root}")
     problems: list[Problem] = []
+    for other in map(Path, store.source_roots()):
+        if other != root and (other in root.parents or root in other.parents):
+            message = f"{other} is synced, too: notes that are in both are stored twice"
+            problems.append(Problem(str(root), message))
     files = {file.name: file for file in _scan(root, problems)} if root.is_dir() else {}
     unreadable = {problem.path for problem in problems}
     gone = {name for name in known if name not in files and not unreadable & _above(name)}
@@ -83,7 +87,7 @@ def sync(
     work.delete(gone)
     return replace(
         work.report(),
-        unchanged=len(files) - len(work.touched),
+        unchanged=len(files) - len(work.touched) + work.same,
         problems=tuple(problems),
         embedded=embedded,
     )
@@ -112,7 +116,9 @@ class _Sync:
         self.moved: list[tuple[str, str]] = []
         self.deleted: list[str] = []
         self.moved_from: set[str] = set()
+        self.followed: set[str] = set()
         self.touched: set[str] = set()
+        self.same = 0  # files that were read but say nothing new
 
     def report(self) -> SyncReport:
         return SyncReport(
@@ -148,6 +154,7 @@ class _Sync:
         known = self.known.get(file.name)
         if known and known[2] == digest:  # only touched
             self._remember(file, known[3], digest)
+            self.same += 1
             return
         if not known:
             self._follow_move(file, digest)
@@ -190,7 +197,9 @@ class _Sync:
                 "the file is empty now; the stored text is kept (delete the file to delete it)"
             ) from None
         self._remember(file, path, digest)
-        if report.action == "created":
+        if report.action == "unchanged":
+            self.same += file.name not in self.followed
+        elif report.action == "created":
             self.created.append(path)
         elif report.action == "replaced":
             self.updated.append(path)
@@ -209,6 +218,7 @@ class _Sync:
                 if path != file.path:
                     self.store.move(path, file.path)
                     self.moved.append((path, file.path))
+                    self.followed.add(file.name)
                 self._remember(file, file.path, digest)
                 return
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, NamedTuple
 
 import apsw
@@ -62,6 +63,12 @@ class SearchResult:
     degraded: tuple[str, ...]
     model: str | None
 
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "query": self.query,
@@ -78,10 +85,10 @@ def parameters(
     topic: str | None = None,
     type: str | None = None,
     tag: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    since: str | date | None = None,
+    until: str | date | None = None,
     retrievers: Iterable[str] | None = None,
-    now: str | None = None,
+    now: str | date | None = None,
 ) -> dict[str, Any]:
     """The statement's parameters, checked; the embedding is added by the caller.
 
@@ -100,7 +107,7 @@ def parameters(
     dates = {"since": since, "until": until, "now": now}
     for name, value in dates.items():
         if value is not None:
-            dates[name] = parse_date(value)
+            dates[name] = parse_date(value) if isinstance(value, str | date) else None
             if dates[name] is None:
                 raise InputError(f"{name} is {value!r}, not a date such as 2026-12-01")
     return {

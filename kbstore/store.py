@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from typing import Any, Literal, Self
 
 import apsw
@@ -91,8 +92,8 @@ class Store:
         title: str | None = None,
         tags: Iterable[str] | None = None,
         description: str | None = None,
-        created: str | None = None,
-        updated: str | None = None,
+        created: str | date | None = None,
+        updated: str | date | None = None,
         frontmatter: str | None = None,
         allow_empty: bool = False,
         embed: bool = True,
@@ -220,10 +221,10 @@ class Store:
         topic: str | None = None,
         type: str | None = None,
         tag: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        since: str | date | None = None,
+        until: str | date | None = None,
         retrievers: Iterable[str] | None = None,
-        now: str | None = None,
+        now: str | date | None = None,
     ) -> search.SearchResult:
         """Find documents; see ``sql/search.sql``. Never writes. Raises InputError, DatabaseError.
 
@@ -269,7 +270,9 @@ class Store:
                 + "; `kbstore embed` makes them"
             )
         queued = self._session.value("vector_queue_count")
-        if queued:
+        with self._session.reading():
+            extension = load_vec0(self.connection) is None
+        if queued and extension:
             notes.append(f"{queued} vectors are not indexed yet; `kbstore embed` does it")
         return tuple(notes)
 
@@ -333,6 +336,10 @@ class Store:
     def source_files(self, root: str) -> dict[str, tuple[int, int, str, str]]:
         """The mirrored files of a folder: file -> (size, mtime_ns, hash of the file, document)."""
         return {row[0]: row[1:] for row in self._session.run("sources", root=root)}
+
+    def source_roots(self) -> tuple[str, ...]:
+        """The mirrored folders."""
+        return tuple(row[0] for row in self._session.run("source_roots"))
 
     def source_of(self, path: str) -> tuple[str, str] | None:
         """The (folder, file) that a document is mirrored from."""

@@ -22,7 +22,8 @@ def print_json(value: Any) -> None:
 
 def print_hit(rank: int, hit: Hit, explain: bool) -> None:
     head = click.style(hit.path, bold=True)
-    click.echo(f"{rank:>3}  {head}  {' '.join(hit.title.split())}")
+    by_meaning = "" if hit.words or hit.frontmatter else "  (by meaning only)"
+    click.echo(f"{rank:>3}  {head}  {' '.join(hit.title.split())}{by_meaning}")
     pieces = hit.snippet.split("**")
     marked = "".join(click.style(p, bold=True) if i % 2 else p for i, p in enumerate(pieces))
     terminal = sys.stdout.isatty() and len(pieces) % 2
@@ -32,7 +33,7 @@ def print_hit(rank: int, hit: Hit, explain: bool) -> None:
             evidence = getattr(hit, name)
             if evidence:
                 click.echo(
-                    f"     {name:11}  rank {evidence.rank:<4} score {evidence.score:<8.4g}"
+                    f"     {name:11}  rank {evidence.rank:<4} score {evidence.score:<8.4f}"
                     f"  adds {evidence.contribution:.5f}"
                 )
         if hit.matched_question:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Literal
+from unicodedata import normalize
 
 from . import embed, passage, schema
 from .connection import load_vec0
 from .document import content_hash, heading
 from .embed import Embedder
-from .errors import DatabaseError, KBError, ModelError, ModelUnavailableError
+from .errors import BadVectorError, DatabaseError, KBError, ModelError, ModelUnavailableError
 from .report import EmbedReport
 from .session import Session
 
@@ -82,7 +83,10 @@ class Vectors:
         model = self.serving()
         if self._fingerprint() is None:
             return None
-        return embed.embed_query(model, text), model
+        try:
+            return embed.embed_query(model, normalize("NFC", text)), model
+        except BadVectorError as error:
+            raise BadVectorError(f"the {model.name} cannot read the query ({error})") from error
 
     # Making them
 
@@ -313,4 +317,5 @@ class _Work:
         self.hash = content_hash(path, title, labels, description, body)
         self.passages = passage.split(body)
         head = heading(title, labels, description)[: passage.MAX_HEADING]
-        self.texts = [head + part.text for part in self.passages]
+        # Composed: to a model, an accent on its own is another character.
+        self.texts = [normalize("NFC", head + part.text) for part in self.passages]

@@ -187,6 +187,9 @@ select s.file, s.size, s.mtime_ns, s.hash, d.path from source_file s
 join document d on d.id = s.document_id
 where s.root = :root;
 
+-- name: source_roots
+select distinct root from source_file order by root;
+
 -- name: source_update
 insert into source_file (root, file, document_id, size, mtime_ns, hash)
 select :root, :file, id, :size, :mtime_ns, :hash from document where path = :path

@@ -168,7 +168,8 @@ with
   -- Retriever 2, words: BM25 over everything -----------------------------------------------------------------------
   -- relative: share of the best BM25 that the corpus has for each term; a document that is best in every term has 1.
   -- A term that no document has counts with its inverse document frequency, ln(2 N + 1): else the one word of a question
-  -- that many notes share would look like a full match.
+  -- that many notes share would look like a full match. (Not below ten documents: there FTS5 weighs every word at next to
+  -- nothing, since half of the documents have it.)
   attainable (bm25) as materialized (
     select sum(coalesce((
       select bm25(document_fts,
@@ -178,7 +179,8 @@ with
         (select value from setting where name = 'description_weight'),
         (select value from setting where name = 'body_weight')) as bm25
       from document_fts where document_fts match term.expression
-      order by bm25 limit 1), -ln(2 * (select count(*) from document) + 1)))
+      order by bm25 limit 1),
+      iif(exists (select 1 from document limit 1 offset 9), -ln(2 * (select count(*) from document) + 1), 0.0)))
     from list cross join term
     where list.name = 'words'
   ),

@@ -823,7 +823,7 @@ def test_explain_shows_the_same_numbers(run: Run, answered: Path) -> None:
         assert shown.keys() == expected.keys()
         for name, evidence in expected.items():
             assert shown[name][0] == evidence["rank"]
-            assert shown[name][1] == pytest.approx(evidence["score"], rel=1e-3)
+            assert shown[name][1] == pytest.approx(evidence["score"], abs=1e-4)
             assert shown[name][2] == pytest.approx(evidence["contribution"], abs=1e-5)
         assert block.endswith(
             f"type {hit['type']} x {hit['type_weight']:g}, recency x {hit['recency']:.3f}"
@@ -1349,3 +1349,25 @@ def test_a_base_made_without_the_extension_gets_its_vectors_at_the_next_embed(
     answer = data(run("search", "octopus", "--json"))
     assert answer["hits"][0]["retrievers"]["vectors"]["rank"] == 1
     assert answer["degraded"] == []
+
+
+def test_add_without_a_header_keeps_title_and_tags(run: Run) -> None:
+    done(run("add", "a.md", "--title", "Storage", "--tag", "sqlite", input="first\n"))
+    done(run("add", "a.md", input="second\n"))
+    note = data(run("get", "a.md", "--json"))
+    assert (note["title"], note["tags"], note["body"]) == ("Storage", ["sqlite"], "second\n")
+    done(run("add", "a.md", input="---\ntitle: New\n---\nthird\n"))  # a header says it all
+    note = data(run("get", "a.md", "--json"))
+    assert (note["title"], note["tags"], note["body"]) == ("New", [], "third\n")
+
+
+def test_what_no_word_has_found_is_marked(run: Run) -> None:
+    done(run("add", "a.md", input="shellfish allergy\n"))
+    assert "(by meaning only)" in done(run("search", "seafood")).stdout
+    assert "(by meaning only)" not in done(run("search", "allergy")).stdout
+
+
+def test_the_extension_s_place_is_printed(run: Run) -> None:
+    place = done(run("sql", "vec0")).stdout.strip()
+    assert Path(place).parent.is_dir()
+    assert Path(place).name == "vec0"

@@ -327,7 +327,7 @@ def test_a_file_that_was_only_touched_changes_nothing(
     embedder.calls.clear()
     touch(folder / "filler/one.md")
     report = sync(kb, folder)
-    assert (changes(report), report.read, report.unchanged) == ({}, 1, 3)
+    assert (changes(report), report.read, report.unchanged) == ({}, 1, 4)
     assert (kb.get("filler/one.md"), kb.status().versions, embedder.calls) == (before, 0, [])
     reads.clear()
     assert sync(kb, folder).read == 0
@@ -1148,3 +1148,11 @@ def test_a_file_that_takes_the_place_of_a_note_is_told(tmp_path: Path, kb: kbsto
     assert "history" in message
     (old,) = kb.connection.execute("select body from document_version").fetchall()
     assert old == ("what the agent wrote",)
+
+
+def test_a_folder_inside_a_synced_one_is_told(tmp_path: Path, kb: kbstore.Store) -> None:
+    (tmp_path / "notes" / "journal").mkdir(parents=True)
+    (tmp_path / "notes" / "journal" / "2026-11-20.md").write_text("Friday")
+    assert mirror.sync(kb, tmp_path / "notes").problems == ()
+    (problem,) = mirror.sync(kb, tmp_path / "notes" / "journal").problems
+    assert "stored twice" in problem.message

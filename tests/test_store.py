@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -310,3 +310,21 @@ def test_every_error_is_one_of_ours_with_its_exit_code() -> None:
     assert codes["InputError"] == codes["EmptyContentError"] == 2
     assert codes["NotFoundError"] == 3
     assert codes["DatabaseError"] == codes["ModelError"] == codes["KBError"] == 1
+
+
+def test_dates_may_be_python_s(kb) -> None:
+    kb.put(
+        "a.md", "falcon", updated=datetime(2026, 1, 31, 10, tzinfo=UTC), created=date(2026, 1, 1)
+    )
+    document = kb.get("a.md")
+    assert (document.created, document.updated) == ("2026-01-01", "2026-01-31T10:00:00Z")
+    result = kb.search("falcon", since=date(2026, 1, 31), until=date(2026, 1, 31))
+    assert [hit.path for hit in result] == ["a.md"]
+    assert len(result) == 1
+    assert len(kb.search("falcon", since=date(2026, 2, 1))) == 0
+
+
+def test_a_word_in_a_base_of_one_note_is_a_full_match(kb) -> None:
+    kb.put("a.md", "Between retries we wait.")
+    (hit,) = kb.search("how long do we wait", retrievers=["words"])
+    assert hit.words.contribution == pytest.approx(1 / 61)
