@@ -116,11 +116,15 @@ def sif_weights(vocab: list[str]) -> Floats:
     In a plain mean "the" and "of" would drown the words that carry the topic. There is no corpus
     to count in, but the vocabulary is in order of frequency: by Zipf's law the probability p
     falls as 1 / rank. All else, such as single characters, counts like the fiftieth word.
+
+    Fragments ("##ing") and single characters count a tenth of that: a word outside the vocabulary
+    is spelt in them, and what they say of it is noise that makes all such texts alike.
     """
     word = np.array([is_word(token) for token in vocab])
     p = np.where(word, 1 / np.maximum(np.cumsum(word), 1), 1 / 50)
     p /= p[word].sum()
-    return np.asarray(1e-3 / (1e-3 + p), np.float64)
+    spelling = np.array([token.startswith("##") or len(token) == 1 for token in vocab])
+    return np.asarray(1e-3 / (1e-3 + p) * np.where(spelling, 0.1, 1.0), np.float64)
 
 
 def word_vectors(model: MiniLM, kept: list[int]) -> Single:
