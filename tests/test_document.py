@@ -93,7 +93,7 @@ def test_a_bad_path_is_refused_in_one_line_that_names_it(path: str, says: str) -
 @pytest.mark.parametrize("path", [None, 7, b"a.md", Path("a.md"), ["a.md"]])
 def test_a_path_that_is_no_text_is_refused(path: object) -> None:
     with pytest.raises(InputError, match="the path must be a text") as caught:
-        document.check_path(path)  # type: ignore[arg-type]
+        document.check_path(path)
     assert str(path) in str(caught.value)
 
 
@@ -197,7 +197,7 @@ def test_a_title_is_kept_without_the_space_around_it(title: str, kept: str) -> N
 )
 def test_a_bad_title_is_refused_naming_the_document(title: object, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        document.check_title(title, "a.md")  # type: ignore[arg-type]
+        document.check_title(title, "a.md")
     assert str(caught.value) == says
 
 
@@ -254,7 +254,7 @@ def test_a_text_is_kept_to_the_last_character(body: str) -> None:
 )
 def test_a_bad_text_is_refused_naming_the_document(body: object, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        document.check_body(body, "a.md")  # type: ignore[arg-type]
+        document.check_body(body, "a.md")
     assert str(caught.value).startswith(says)
     assert len(str(caught.value)) < 200
 
@@ -385,7 +385,7 @@ def test_a_bad_date_is_refused_with_the_document_the_field_and_the_value() -> No
         document.check_date("9" * 10_000, "x.md", "created")
     assert len(str(caught.value)) < 200
     with pytest.raises(InputError, match=r"x\.md: the updated must be a text, not int"):
-        document.check_date(2026, "x.md", "updated")  # type: ignore[arg-type]
+        document.check_date(2026, "x.md", "updated")
 
 
 @pytest.mark.parametrize(

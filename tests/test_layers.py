@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kbstore
+from kbstore import queries
 
 PACKAGE = Path(kbstore.__file__).parent
 
@@ -62,6 +64,15 @@ def test_no_sql_is_built_from_pieces() -> None:
                 text = "".join(v.value for v in node.values if isinstance(v, ast.Constant))
                 words = text.lower().split()
                 assert not {"select", "insert", "update"} & set(words[:1]), (file.name, text)
+
+
+def test_every_named_statement_is_used() -> None:
+    names = re.findall(r"^-- name: (\w+)$", queries.read("queries"), re.MULTILINE)
+    code = "".join(file.read_text() for file in PACKAGE.glob("*.py"))
+    code += '"document_vec_delete" "document_vec_insert" "hype_vec_delete" "hype_vec_insert"'
+    assert '"{kind}_vec_delete"' in code  # the four are named by their kind
+    assert len(names) == len(set(names))
+    assert [name for name in names if f'"{name}"' not in code] == []
 
 
 def test_importing_brings_in_no_model() -> None:

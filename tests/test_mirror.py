@@ -102,12 +102,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     real_open, real_read, real_scan = Path.open, Path.read_bytes, os.scandir
 
     def denied(wanted: object) -> None:
-        if os.fspath(wanted) == str(place):  # type: ignore[call-overload]
+        if os.fspath(wanted) == str(place):
             raise PermissionError(13, "Permission denied", str(place))
 
     def opening(self: Path, *args: object, **options: object) -> object:
         denied(self)
-        return real_open(self, *args, **options)  # type: ignore[call-overload]
+        return real_open(self, *args, **options)
 
     def reading(self: Path) -> bytes:
         denied(self)

@@ -933,7 +933,7 @@ def test_status_uses_the_connection_only_in_its_turn(kb: kbstore.Store) -> None:
     outside: list[str] = []
 
     def trace(cursor: apsw.Cursor, statement: str, bindings: object) -> bool:
-        if not session._lock._is_owned():  # type: ignore[attr-defined]
+        if not session._lock._is_owned():
             outside.append(statement)
         return True
 
