@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import os
+import re
 import secrets
 import time
 from contextlib import suppress
@@ -156,7 +156,10 @@ def _make(file: Path) -> None:
 
 def _clear_drafts(file: Path) -> None:
     """Remove what processes that were killed here have left an hour ago or longer."""
-    for draft in file.parent.glob(f".{glob.escape(file.name)}.????????????????*"):
+    ours = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{16}}(-wal|-shm|-journal)?")
+    for draft in file.parent.glob(".*"):
+        if not ours.fullmatch(draft.name):
+            continue  # somebody's own copy, perhaps
         with suppress(OSError):
             if time.time() - draft.stat().st_mtime > 3_600:
                 draft.unlink()

@@ -172,9 +172,15 @@ class TestRefusal:
         old, fresh = (database.with_name(f".kb.sqlite3.{c * 16}") for c in "ab")
         old.touch()
         fresh.touch()
-        os.utime(old, (0, 0))
+        copies = [database.with_name(name) for name in (
+            ".kb.sqlite3.backup-of-2026-11-01", f".kb.sqlite3.{'a' * 17}", f".other.{'a' * 16}"
+        )]  # fmt: skip
+        for file in (old, *copies):
+            file.touch()
+            os.utime(file, (0, 0))
         kbstore.connect(database).close()
         assert (old.exists(), fresh.exists()) == (False, True)
+        assert all(copy.exists() for copy in copies)
 
     @pytest.mark.parametrize("read_only", [False, True])
     def test_it_is_refused_and_left_as_it_is(self, refused, read_only) -> None:
