@@ -2,6 +2,7 @@
 
 from .document import Document, Summary
 from .errors import KBError
+from .picobot import KnowledgeBase
 from .report import EmbedReport, PutReport, Status, SyncReport
 from .schema import adopt, connect
 from .search import Hit, SearchResult
@@ -12,6 +13,7 @@ __all__ = [
     "EmbedReport",
     "Hit",
     "KBError",
+    "KnowledgeBase",
     "PutReport",
     "SearchResult",
     "Status",

@@ -11,9 +11,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Self
 
 from .errors import InputError
 
@@ -32,7 +32,8 @@ _DAY_IN_NAME = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A stored note. ``created`` and ``updated`` are ISO 8601, UTC, a day or a second, or None."""
+    """A stored note. ``created`` and ``updated`` are ISO 8601, UTC, a day or a second, or None;
+    ``content_hash`` names this version of its title, tags, description and body."""
 
     id: int
     path: str
@@ -44,9 +45,18 @@ class Document:
     type: str
     created: str | None
     updated: str | None
-    content_hash: str | None
+    content_hash: str
     frontmatter: str | None
     pending: bool
+
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...]) -> Self:
+        """From a row of the statement ``document``, which gives the fields in this order."""
+        values = _values(cls, row)
+        if values["content_hash"] is None:  # edited by hand
+            names = ("path", "title", "tags", "description", "body")
+            values["content_hash"] = content_hash(**{name: values[name] for name in names})
+        return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"tags": list(self.tags)}
@@ -68,8 +78,19 @@ class Summary:
     questions: int
     pending: bool
 
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...]) -> Self:
+        """From a row of the statement ``document_list``."""
+        return cls(**_values(cls, row))
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"tags": list(self.tags)}
+
+
+def _values(cls: type, row: tuple[Any, ...]) -> dict[str, Any]:
+    values = dict(zip((field.name for field in fields(cls)), row, strict=True))
+    tags = tuple(json.loads(values["tags"]))
+    return values | {"tags": tags, "pending": bool(values["pending"])}
 
 
 def check_path(path: str) -> str:

@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, partial
+from concurrent import futures
+from contextlib import contextmanager, nullcontext
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,19 +22,21 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from . import gguf_file, passage
+from . import atlas, gguf_file, network, passage
 from .errors import BadVectorError, InputError, ModelError, ModelUnavailableError
 
 DIMENSION = 768
 MODEL = "nomic-embed-text-v1.5"
 MODEL_FILE = f"{MODEL}.f16.gguf"
 STARTER = Path(__file__).resolve().parent / "starter" / MODEL_FILE
+CACHE = "gpt4all's cache"  # one of the `places`
 TEMPLATE = "{title}. Tags: {tags}. {description}. {body}"
 
 _TEXTS = 64  # texts a call
-_ATLAS = "https://api-atlas.nomic.ai"
-_lock = threading.Lock()  # nomic keeps the loaded model in a module global
-_loaded: str | None = None  # where the model that it holds came from
+_CHOSEN = "KBSTORE_MODEL_DIR"
+_KIND = "nomic-bert"  # the architecture, as the model's file names it
+_lock = threading.Lock()  # nomic keeps the loaded model and the account in module globals
+_loaded: tuple[Path, int, int] | None = None  # the file that it holds, and its stamp
 
 Task = Literal["search_document", "search_query"]
 
@@ -66,7 +69,7 @@ class LocalEmbedder:
     def name(self) -> str:
         if self._is_starter:
             return "starter (6 MB stand-in for nomic-embed-text-v1.5)"
-        says = str(_check(self.file, *_stamp(self.file)).get("general.description", ""))
+        says = str(_check(self.file, *self._seen).get("general.description", ""))
         if says.startswith("not the Nomic model"):
             return f"stand-in for {MODEL} (local, {says.partition(':')[2].strip()})"
         return f"{MODEL} (local)"
@@ -79,28 +82,51 @@ class LocalEmbedder:
 
     @property
     def _is_starter(self) -> bool:
-        return _file_hash(self.file) == _file_hash(STARTER)
+        return _hash_of(self.file, *self._seen) == _hash_of(STARTER, *_stamp(STARTER))
+
+    @cached_property
+    def _seen(self) -> tuple[int, int]:
+        """The file's stamp. The fingerprint stays that of one file, whatever takes its place."""
+        return _stamp(self.file)
+
+    @property
+    def file_hash(self) -> str:
+        """16 hexadecimal digits of the file's SHA-256; they stand in the fingerprint."""
+        return _hash_of(self.file, *self._seen)[:16]
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint("local", _file_hash(self.file)[:16])
+        return f"{MODEL} local {self.file_hash}; {TEMPLATE}; {passage.RULE}"
 
     def embed(self, texts: Sequence[str], task: Task) -> Sequence[Sequence[float]]:
-        with _lock, _nomic(str(self.file)) as nomic_embed:
-            _check(self.file, *_stamp(self.file))
-            try:
-                result = nomic_embed.text(
-                    list(texts),
-                    model=MODEL,
-                    inference_mode="local",
-                    dimensionality=DIMENSION,
-                    task_type=task,
-                    model_path=str(self.file.parent),
-                    allow_download=False,  # else it asks its server for a list of models first
-                    device="cpu",
+        global _loaded
+        with _lock:
+            if not self.file.is_file() or _stamp(self.file) != self._seen:
+                raise ModelUnavailableError(
+                    f"the model file {self.file} is not the one of before any more: try again"
                 )
-                # Read on the second call, filled in only where downloading is allowed.
-                nomic_embed._embed4all.gpt4all.config.setdefault("filename", MODEL_FILE)
+            _check(self.file, *self._seen)
+            nomic_embed = _nomic()
+            this = (self.file, *self._seen)
+            if _loaded != this:
+                nomic_embed.free_embedding_model()  # nomic goes by the name of the folder alone
+                _loaded = None
+            try:
+                # Its C library writes to standard error when it looks for a graphics card.
+                with nullcontext() if _loaded == this else _silence():
+                    result = nomic_embed.text(
+                        list(texts),
+                        model=MODEL,
+                        inference_mode="local",
+                        dimensionality=DIMENSION,
+                        task_type=task,
+                        model_path=str(self.file.parent),
+                        allow_download=False,  # else it asks its server for a list of models first
+                        device="cpu",
+                    )
+                    # Read on the second call, filled in only where downloading is allowed.
+                    nomic_embed._embed4all.gpt4all.config.setdefault("filename", MODEL_FILE)
+                _loaded = this
             except Exception as error:
                 raise ModelUnavailableError(
                     f"the model file {self.file} cannot be used: {_one_line(error)}"
@@ -116,25 +142,35 @@ class RemoteEmbedder:
     weight = 1.0
 
     def embed(self, texts: Sequence[str], task: Task) -> Sequence[Sequence[float]]:
-        with _lock, _nomic("remote") as nomic_embed:
-            key = os.environ.get("NOMIC_API_KEY")
-            if key:
-                nomic_embed.atlas_class = SimpleNamespace(
-                    atlas_api_path=os.environ.get("ATLAS_API_PATH", _ATLAS),
-                    header={"Authorization": f"Bearer {key}"},
-                )
-            try:
-                result = nomic_embed.text(
-                    list(texts),
-                    model=MODEL,
-                    inference_mode="remote",
-                    dimensionality=DIMENSION,
-                    task_type=task,
-                )
-            except Exception as error:
-                message = _one_line(error).replace(key, "…") if key else _one_line(error)
-                raise ModelUnavailableError(f"the remote embedding failed: {message}") from error
-        return result["embeddings"]  # type: ignore[no-any-return]
+        with _lock:
+            nomic_embed = _nomic()
+            nomic_embed.atlas_class = account = atlas.account()
+        # Not under the lock: a search does not wait for documents that wait for the server.
+        try:
+            answer = nomic_embed.text(
+                list(texts),
+                model=MODEL,
+                inference_mode="remote",
+                dimensionality=DIMENSION,
+                task_type=task,
+            )
+            vectors: Sequence[Sequence[float]] = answer["embeddings"]
+            if len(vectors) == len(texts):
+                return vectors
+            problem = f"the server gives {len(vectors)} vectors for {len(texts)} texts: try again"
+        except Exception as error:
+            problem = atlas.explain(error, account)
+        # Outside of the except clause: no cause hangs on it that might show the key in a traceback.
+        raise ModelUnavailableError(f"the remote embedding failed: {problem}")
+
+
+def places() -> dict[str, Path]:
+    """What is looked in -> the model's file there, in order. A download goes to the first."""
+    folders = {CACHE: "~/.cache/gpt4all", "starter": str(STARTER.parent)}
+    chosen = os.environ.get(_CHOSEN)
+    if chosen:
+        folders = {_CHOSEN: chosen} | folders
+    return {place: Path(os.path.expanduser(path)) / MODEL_FILE for place, path in folders.items()}
 
 
 def candidates(mode: str | None = None) -> list[Embedder]:
@@ -142,33 +178,73 @@ def candidates(mode: str | None = None) -> list[Embedder]:
 
     ``mode`` is ``local`` or ``remote`` (None: ``KBSTORE_INFERENCE_MODE``, else local). Local looks
     for the model's file in ``KBSTORE_MODEL_DIR``, then in gpt4all's cache, then takes the starter.
+    A file that cannot be used is passed over, but not one in ``KBSTORE_MODEL_DIR``: whoever names
+    a model is to hear of it at the first use, rather than to be given another.
 
     Raises InputError for another mode, ModelUnavailableError where no model can run.
     """
-    mode = mode or os.environ.get("KBSTORE_INFERENCE_MODE") or "local"
-    if mode == "remote":
+    if inference_mode(mode) == "remote":
         return [RemoteEmbedder()]
-    if mode != "local":
-        raise InputError(f"inference mode {mode!r} is neither 'local' nor 'remote'")
     if find_spec("gpt4all") is None:
         raise ModelUnavailableError(
             "no local model: the package gpt4all is not installed (it has no build for every"
             " processor); KBSTORE_INFERENCE_MODE=remote uses Nomic's server"
         )
-    folders = [Path.home() / ".cache" / "gpt4all", STARTER.parent]
-    chosen = os.environ.get("KBSTORE_MODEL_DIR")
-    if chosen:
-        folders.insert(0, Path(chosen).expanduser())
-        if not (folders[0] / MODEL_FILE).is_file():
-            raise ModelUnavailableError(
-                f"KBSTORE_MODEL_DIR={chosen} has no file {MODEL_FILE} in it"
-            )
-    found: list[Embedder] = [LocalEmbedder(f) for f in folders if (f / MODEL_FILE).is_file()]
-    if not found:
+    files = places()
+    chosen = files.get(_CHOSEN)
+    if chosen and not os.path.isfile(chosen):  # where a Path's raises, as in a closed folder
         raise ModelUnavailableError(
-            f"no local model: there is no file {MODEL_FILE} in {folders[0]}"
+            f"{_CHOSEN}={os.environ[_CHOSEN]} has no file {MODEL_FILE} in it:"
+            " `kbstore model pull` downloads it to there"
         )
+    found: list[Embedder] = [
+        LocalEmbedder(file.parent)
+        for file in files.values()
+        if file == chosen or (os.path.isfile(file) and not fault(file))
+    ]
+    if not found:
+        raise ModelUnavailableError(f"no local model: {fault(next(iter(files.values())))}")
     return found
+
+
+def broken_files(mode: str | None = None) -> list[str]:
+    """A sentence for each file that would serve, but is passed over because it cannot be used."""
+    found: list[str] = []
+    if inference_mode(mode) == "remote":
+        return found
+    for place, file in places().items():
+        there = os.path.isfile(file)
+        problem = fault(file) if there else None
+        if place == _CHOSEN or (there and not problem):
+            break  # this one serves
+        if problem:
+            found.append(f"{problem}; it is passed over, `kbstore model pull` replaces it")
+    return found
+
+
+def inference_mode(mode: str | None = None) -> Literal["local", "remote"]:
+    """``mode``, else ``KBSTORE_INFERENCE_MODE``, else local. Raises InputError for another."""
+    mode = mode or os.environ.get("KBSTORE_INFERENCE_MODE") or "local"
+    if mode not in ("local", "remote"):
+        raise InputError(f"inference mode {mode!r} is neither 'local' nor 'remote'")
+    return "remote" if mode == "remote" else "local"
+
+
+def fault(file: Path) -> str | None:
+    """Why a model's file cannot be used, in one line; None: it can. Cheap when asked again."""
+    try:
+        return _fault(file, *_stamp(file))
+    except OSError as error:
+        return f"the model file {file} cannot be read: {error.strerror}"
+
+
+def foreign(metadata: dict[str, Any]) -> str | None:
+    """What a GGUF file is instead of such a model, as far as it says; None: it may be one."""
+    kind = metadata.get("general.architecture", _KIND)
+    width = metadata.get(f"{kind}.embedding_length", DIMENSION)
+    if (kind, width) == (_KIND, DIMENSION):
+        return None
+    return f"a model of the kind {kind} with {width} dimensions, not {_KIND} with {DIMENSION}"
 
 
 def vector(raw: Sequence[float] | npt.NDArray[Any], what: str) -> bytes:
@@ -224,14 +300,6 @@ def release() -> None:
             _loaded = None
 
 
-def _fingerprint(mode: str, file_hash: str) -> str:
-    return f"{MODEL} {mode} {file_hash}; {TEMPLATE}; {passage.RULE}"
-
-
-def _file_hash(file: Path) -> str:
-    return _hash_of(file, *_stamp(file))
-
-
 def _stamp(file: Path) -> tuple[int, int]:
     stat = file.stat()
     return stat.st_size, stat.st_mtime_ns
@@ -239,7 +307,20 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @cache
 def _check(file: Path, size: int, mtime_ns: int) -> dict[str, Any]:
-    return gguf_file.check(file).metadata
+    metadata = gguf_file.check(file).metadata
+    other = foreign(metadata)
+    if other:
+        raise ModelUnavailableError(f"the model file {file} holds {other}")
+    return metadata
+
+
+@cache
+def _fault(file: Path, size: int, mtime_ns: int) -> str | None:
+    try:
+        _check(file, size, mtime_ns)
+    except ModelUnavailableError as error:
+        return str(error)
+    return None
 
 
 @cache
@@ -248,25 +329,28 @@ def _hash_of(file: Path, size: int, mtime_ns: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-@contextmanager
-def _nomic(source: str) -> Iterator[Any]:
-    """nomic.embed, without its progress bars and, while it loads a model from ``source``, without
-    what its C library writes to standard error when it looks for a graphics card."""
-    global _loaded
-    if _loaded == source:
-        yield sys.modules["nomic.embed"]
-        return
-    with _silence():
+def _nomic() -> Any:
+    """nomic.embed, without progress bars, and with our time-outs and retries in its requests."""
+    with nullcontext() if "nomic.embed" in sys.modules else _silence():
         try:
+            import nomic.cli
             import nomic.embed
+            import requests
         except Exception as error:  # a missing package, but also a C library that does not load
             raise ModelUnavailableError(
                 f"the embedding library nomic cannot be loaded: {_one_line(error)}"
             ) from error
-        module: Any = nomic.embed
-        module.tqdm = partial(getattr(module.tqdm, "func", module.tqdm), disable=True)
-        yield module
-    _loaded = source
+    module: Any = nomic.embed
+    cli: Any = nomic.cli
+    module.tqdm = partial(getattr(module.tqdm, "func", module.tqdm), disable=True)
+    module.request_backoff = lambda call, **_: call()  # its own sleeps whatever the server asks for
+    module.concurrent = SimpleNamespace(
+        futures=SimpleNamespace(**(vars(futures) | {"ThreadPoolExecutor": network.Pool}))
+    )
+    module.requests = cli.requests = SimpleNamespace(
+        **(vars(requests) | {"post": atlas.post, "get": atlas.get})
+    )
+    return module
 
 
 @contextmanager

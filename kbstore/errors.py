@@ -5,14 +5,17 @@
     │   └── EmptyContentError                   empty text would replace a note that has some
     ├── NotFoundError             exit code 3   no such document, folder or file
     ├── ConflictError                           the path is taken
+    │   └── EditConflictError                   the document is not the version that was expected
     ├── DatabaseError                           SQLite could not do it; the cause is kept
     │   ├── NotADatabaseError                   the file is empty, or no SQLite database
     │   ├── ForeignDatabaseError                another application's database
     │   ├── NewerSchemaError                    made by a newer kbstore
+    │   ├── OlderSchemaError                    made by an older one, and it may not be written
     │   ├── BusyError                           another process held the write lock for too long
     │   └── ReadOnlyError                       the file or its folder cannot be written
-    ├── ModelError                              the embedding model failed
+    ├── ModelError                              the embedding model or the LLM failed
     │   ├── ModelUnavailableError               it cannot be loaded or reached at all
+    │   ├── RateLimitedError                    the provider asks to come back later
     │   └── BadVectorError                      it gave something that is no usable vector
     └── MassDeletionError                       more than half of the mirrored files are gone
 
@@ -48,6 +51,15 @@ class ConflictError(KBError):
     """A document with this path exists already."""
 
 
+class EditConflictError(ConflictError):
+    """The document is not the version that was expected. ``expected`` and ``current`` are content
+    hashes; "" stands for no document."""
+
+    def __init__(self, message: str, expected: str, current: str) -> None:
+        super().__init__(message)
+        self.expected, self.current = expected, current
+
+
 class DatabaseError(KBError):
     """SQLite could not do it. The driver's error is the ``__cause__``."""
 
@@ -64,6 +76,10 @@ class NewerSchemaError(DatabaseError):
     """The file was made by a newer kbstore."""
 
 
+class OlderSchemaError(DatabaseError):
+    """The file was made by an older kbstore, and may not be written to bring it up to date."""
+
+
 class BusyError(DatabaseError):
     """Another process held the write lock for longer than we wait."""
 
@@ -73,11 +89,15 @@ class ReadOnlyError(DatabaseError):
 
 
 class ModelError(KBError):
-    """The embedding model failed."""
+    """The embedding model or the LLM failed."""
 
 
 class ModelUnavailableError(ModelError):
-    """The embedding model cannot be loaded or reached at all."""
+    """The model cannot be loaded or reached at all."""
+
+
+class RateLimitedError(ModelError):
+    """The provider asks to come back later, for longer than we wait."""
 
 
 class BadVectorError(ModelError):

@@ -36,3 +36,10 @@ def _named() -> dict[str, str]:
 def named(name: str) -> str:
     """The statement under ``-- name: <name>`` in ``sql/queries.sql``."""
     return _named()[name]
+
+
+@cache
+def migration(number: int) -> str:
+    """The text of ``sql/migrations/<number>_….sql``."""
+    (file,) = (SQL_FOLDER / "migrations").glob(f"{number:04}_*.sql")
+    return file.read_text(encoding="utf-8")

@@ -28,10 +28,12 @@ from .errors import (
     NewerSchemaError,
     NotADatabaseError,
     NotFoundError,
+    OlderSchemaError,
+    ReadOnlyError,
 )
+from .migration import SCHEMA_VERSION, migrate
 
 APPLICATION_ID = 0x6B627374  # "kbst"; `file` and SQLite see it in the header
-SCHEMA_VERSION = 1
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -42,8 +44,12 @@ def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Co
     The connection is in WAL mode, waits 10 seconds for a lock, checks foreign keys, and has vec0
     loaded where it can be. ``":memory:"`` gives one that is gone when it is closed.
 
+    A file of an older schema is brought up to date, also for ``read_only``, after a copy of it has
+    been made beside it.
+
     Raises NotFoundError (``read_only`` and no file), NotADatabaseError, ForeignDatabaseError,
-    NewerSchemaError, DatabaseError. A refused file is left untouched.
+    NewerSchemaError, OlderSchemaError (it may not be written), DatabaseError. A refused file is
+    left untouched.
     """
     if os.fspath(path) == ":memory:":
         return adopt(apsw.Connection(":memory:"))
@@ -59,9 +65,12 @@ def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Co
                         " `kbstore init` or `kbstore sync DIR` makes one"
                     )
                 _make(file)
-            _refuse_foreign_file(file)
+            version = _refuse_foreign_file(file)
         except OSError as error:
             raise DatabaseError(f"{file} cannot be opened: {error.strerror or error}") from error
+        if version < SCHEMA_VERSION and read_only and os.access(file, os.W_OK):
+            with suppress(ReadOnlyError):  # told below
+                connect(file).close()
         connection = open_file(file, read_only=read_only)
         try:
             return adopt(connection)
@@ -81,9 +90,9 @@ def expand_user(path: str | os.PathLike[str]) -> Path:
 def adopt(connection: apsw.Connection) -> apsw.Connection:
     """Make a connection that the host holds ready to use, as ``connect`` does; return it.
 
-    An empty database gets the schema.
+    An empty database gets the schema, one of an older schema is brought up to date.
 
-    Raises ForeignDatabaseError, NewerSchemaError, DatabaseError.
+    Raises ForeignDatabaseError, NewerSchemaError, OlderSchemaError, DatabaseError.
     """
     with driver_errors(connection.filename or "the database"):
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -96,6 +105,10 @@ def adopt(connection: apsw.Connection) -> apsw.Connection:
         else:
             _refuse_foreign_database(connection)
             configure(connection)
+            if connection.readonly("main"):
+                _refuse_older_schema(connection)
+            else:
+                migrate(connection)
         ensure_vectors(connection)
     return connection
 
@@ -106,7 +119,7 @@ def create(connection: apsw.Connection) -> None:
         if not _is_empty(connection):
             _refuse_foreign_database(connection)
             return
-        for name in ("schema", "views"):
+        for name in ("schema", "triggers", "views"):
             execute(connection, queries.read(name)).fetchall()
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA_VERSION)
@@ -165,9 +178,9 @@ def _clear_drafts(file: Path) -> None:
                 draft.unlink()
 
 
-def _refuse_foreign_file(file: Path) -> None:
+def _refuse_foreign_file(file: Path) -> int:
     """Judge by the first 100 bytes, before SQLite touches the file (opening a database in WAL
-    mode already makes two files beside it)."""
+    mode already makes two files beside it); return the schema's version."""
     if file.is_dir():
         raise NotADatabaseError(f"{file} is a folder, not a knowledge base")
     if file.exists() and not file.is_file():  # reading from a pipe would wait for ever
@@ -180,8 +193,11 @@ def _refuse_foreign_file(file: Path) -> None:
         raise NotADatabaseError(f"{file} is not an SQLite database; left as it is")
     application_id = int.from_bytes(header[68:72], "big")
     if application_id == 0 and file.with_name(file.name + "-wal").exists():
-        return  # it may have just been made; once it is open, the database itself is asked
-    _refuse(str(file), application_id, int.from_bytes(header[60:64], "big"))
+        # it may have just been made; once it is open, the database itself is asked
+        return SCHEMA_VERSION
+    version = int.from_bytes(header[60:64], "big")
+    _refuse(str(file), application_id, version)
+    return version
 
 
 def _refuse_foreign_database(connection: apsw.Connection) -> None:
@@ -196,6 +212,16 @@ def _refuse(name: str, application_id: int, version: int) -> None:
         raise NewerSchemaError(
             f"{name} has schema version {version}, this kbstore knows {SCHEMA_VERSION}:"
             " upgrade kbstore to open it"
+        )
+
+
+def _refuse_older_schema(connection: apsw.Connection) -> None:
+    version = connection.pragma("user_version")
+    if version < SCHEMA_VERSION:
+        name = connection.filename or "the database"
+        raise OlderSchemaError(
+            f"{name} has schema version {version}, this kbstore reads {SCHEMA_VERSION}; open it"
+            " once where it may be written (`kbstore init --db FILE`): that brings it up to date"
         )
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal, Self
 import apsw
 
 from . import schema, search
-from .connection import execute, load_vec0
 from .document import (
     Document,
     Summary,
@@ -27,13 +26,18 @@ from .document import (
     title_from_path,
 )
 from .embed import Embedder, release
-from .errors import ConflictError, EmptyContentError, ModelError, NotFoundError
-from .report import EmbedReport, PutReport, Status
+from .errors import ConflictError, EditConflictError, EmptyContentError, ModelError, NotFoundError
+from .hype import Generator
+from .questions import PARALLEL, Questions
+from .report import EmbedReport, HypeReport, Progress, PutReport, Status
 from .session import Session
-from .vectors import Progress, Vectors
+from .sources import Sources
+from .state import State
+from .vectors import Vectors
 
 _BULK = 100  # documents after which the full-text index is worth merging
 
+Action = Literal["created", "replaced", "unchanged"]
 Summaries = list[Summary]  # named here, since inside the class `list` is the method
 
 
@@ -42,6 +46,10 @@ class Store:
 
     ``embedder``: ``"auto"`` takes the best model that is here, when it is first needed; None works
     by words only; anything with ``name``, ``fingerprint`` and ``embed()`` is taken as it is.
+
+    ``hype``: the LLM that writes questions, by its litellm name; ``"auto"`` takes that of
+    KBSTORE_HYPE_MODEL or the setting hype_model, if there is one; None makes no call; anything with
+    ``name`` and ``questions()`` is taken as it is.
 
     One store may be used by several threads; they take turns. A model is never called inside a
     transaction, nor while another thread waits for the database.
@@ -53,6 +61,7 @@ class Store:
         *,
         embedder: Embedder | Literal["auto"] | None = "auto",
         inference_mode: str | None = None,
+        hype: Generator | Literal["auto"] | str | None = "auto",
         read_only: bool = False,
     ) -> None:
         self._owned = not isinstance(database, apsw.Connection)
@@ -62,7 +71,10 @@ class Store:
             else schema.connect(database, read_only=read_only)
         )
         self._session = Session(connection)
-        self._vectors = Vectors(self._session, embedder, inference_mode)
+        self.vectors = Vectors(self._session, embedder, inference_mode)
+        self.questions = Questions(self._session, self.vectors, hype)
+        self.sources = Sources(self._session)
+        self._state = State(self._session, self.vectors, self.questions)
         self._holds_model = embedder == "auto"
 
     def __enter__(self) -> Self:
@@ -96,17 +108,24 @@ class Store:
         updated: str | date | None = None,
         frontmatter: str | None = None,
         allow_empty: bool = False,
-        embed: bool = True,
+        expected_hash: str | None = None,
+        hype: bool = True,
+        defer: bool = False,
     ) -> PutReport:
-        """Store a note, durably, before its vectors are made. An overwritten one goes into the
-        history; what is not given of it stays, but for ``updated``; ``""`` takes it away.
+        """Store a note, durably; then make its vectors; then have its questions written, where an
+        LLM is set. An overwritten note goes into the history; what is not given of it stays, but
+        for ``updated``; ``""`` takes it away.
 
         A new note without ``title`` has the file's name; ``updated`` is the day in a journal's
-        name, else this moment. ``embed=False`` leaves it pending. If the model fails the note is
-        stored all the same, found by words, and pending: the report says why.
+        name, else this moment. ``hype=False`` asks no LLM, ``defer=True`` calls no model at all:
+        `embed` and `hype` do it later. If a model fails the note is stored all the same, found by
+        words, and pending: the report says why.
+
+        ``expected_hash``, the content hash of the version that the caller has read ("": none), is
+        for edits by several hands: a document that has changed since is left as it is.
 
         Raises InputError, EmptyContentError (blank text over a note that has some, unless
-        ``allow_empty``), DatabaseError.
+        ``allow_empty``), EditConflictError, DatabaseError.
         """
         path = check_path(path)
         given = check_note(
@@ -120,14 +139,66 @@ class Store:
             frontmatter=frontmatter,
         )
         with self._session.transaction():
+            self._expect(path, expected_hash)
             action, document_id = self._write(path, given, allow_empty)
-        note = self._vectors.embed_one(document_id) if embed else None
-        stored = self._find(path)  # None: another process has deleted it meanwhile
-        return PutReport(path, action, stored is not None and stored.pending, note)
+        return self._follow(path, action, document_id, hype and not defer, defer)
 
-    def _write(
-        self, path: str, given: dict[str, Any], allow_empty: bool
-    ) -> tuple[Literal["created", "replaced", "unchanged"], int]:
+    def append(
+        self,
+        path: str,
+        text: str,
+        *,
+        title: str | None = None,
+        tags: Iterable[str] | None = None,
+        hype: bool = True,
+        defer: bool = False,
+    ) -> PutReport:
+        """Add ``text`` to the end of a note, after a blank line, or make the note. Two that append
+        at once both get in. ``title`` and ``tags`` are for a new note; else as `put`.
+        """
+        path = check_path(path)
+        given = check_note(path, text, title=title, tags=tags)
+        if not text.strip():
+            raise EmptyContentError(f"{path}: the text is empty; nothing is added")
+        with self._session.transaction():
+            old = self._find(path)
+            if old is not None:
+                between = "\n\n" if old.body.strip() else ""
+                body = f"{old.body.rstrip()}{between}{text}"
+                given = check_note(path, body)
+            action, document_id = self._write(path, given, False)
+        return self._follow(path, action, document_id, hype and not defer, defer)
+
+    def _expect(self, path: str, expected: str | None) -> None:
+        if expected is None:
+            return
+        old = self._find(path)
+        current = old.content_hash if old else ""
+        if current != expected:
+            now = (
+                f"it is {current[:12]} of {old.updated or 'unknown date'}" if old else "it is gone"
+            )
+            was = f"version {expected[:12]}" if expected else "no document"
+            raise EditConflictError(
+                f"{path} has changed: {was} was expected, there is {now}; read it again and"
+                " repeat the edit",
+                expected,
+                current,
+            )
+
+    def _follow(
+        self, path: str, action: Action, document_id: int, hype: bool, defer: bool
+    ) -> PutReport:
+        """What the models have to do after a note was written."""
+        notes = [] if defer else [self.vectors.embed_one(document_id)]
+        if hype:
+            notes.append(self.questions.ask_one(document_id))
+            notes.append(self.vectors.embed_questions_of(document_id))
+        pending = bool(self._session.run("pending_of", id=document_id))
+        said = dict.fromkeys(note for note in notes if note)
+        return PutReport(path, action, pending, "; ".join(said) or None)
+
+    def _write(self, path: str, given: dict[str, Any], allow_empty: bool) -> tuple[Action, int]:
         old = self._find(path)
         if not given["body"].strip() and not allow_empty and (old is None or old.body.strip()):
             done = "the stored one is kept; `kbstore rm` deletes it" if old else "nothing is stored"
@@ -173,7 +244,7 @@ class Store:
         rows = self._session.run("document", path=path)
         if not rows:
             return None
-        return Document(**_fields(_DOCUMENT, rows[0]))
+        return Document.of_row(rows[0])
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and self._find(check_path(path)) is not None
@@ -184,7 +255,7 @@ class Store:
         with self._session.transaction():
             self.get(path)
             self._session.run("document_delete", path=path)
-            self._vectors.drain()
+            self.vectors.drain()
 
     def move(self, old: str, new: str) -> None:
         """Give a document another path, and title if that was its file's name; its vectors stay.
@@ -201,6 +272,10 @@ class Store:
             # The trigger has seen another title, but the content is the same.
             self._session.run("document_hash", id=document.id, content_hash=document.content_hash)
 
+    def topics(self) -> dict[str, int]:
+        """The first folders of the paths, with the number of documents in each."""
+        return dict(self._session.run("topics"))
+
     def list(
         self, *, topic: str | None = None, type: str | None = None, tag: str | None = None
     ) -> Summaries:
@@ -209,7 +284,7 @@ class Store:
         rows = self._session.run(
             "document_list", **{key: filters[key] for key in ("topic", "type", "tag")}
         )
-        return [Summary(**_fields(_SUMMARY, row)) for row in rows]
+        return [Summary.of_row(row) for row in rows]
 
     # Search
 
@@ -241,12 +316,13 @@ class Store:
         vectors = not chosen or "vectors" in chosen
         if vectors and any(character.isalnum() for character in query):
             try:
-                found = self._vectors.of_query(bindings["query"][:4_000])
+                found = self.vectors.of_query(bindings["query"][:4_000])
                 if found:
                     bindings["embedding"], model = found
-                degraded += self._pending_note()
+                degraded += self._state.pending_notes()
             except ModelError as error:
-                degraded.append(f"searched by words only: {error}{self._pending_count()}")
+                degraded.append(f"searched by words only: {error}{self._state.pending_count()}")
+                degraded += self._state.question_notes()
         with self._session.snapshot():
             if model and self._session.setting("model") != model.fingerprint:
                 bindings["embedding"] = model = None
@@ -257,40 +333,36 @@ class Store:
         name = model.name if model else None
         return search.SearchResult(bindings["query"], hits, tuple(degraded), name)
 
-    def _pending_note(self) -> tuple[str, ...]:
-        """What has no vectors yet, or has some that the scan does not know yet."""
-        notes = []
-        pending = self._session.value("pending_count")
-        if pending:
-            error = self._session.value("last_failure")
-            notes.append(
-                f"{pending} of {self._session.value('document_count')} documents have no vectors"
-                " yet"
-                + (f" (last error: {error})" if error else "")
-                + "; `kbstore embed` makes them"
-            )
-        queued = self._session.value("vector_queue_count")
-        with self._session.reading():
-            extension = load_vec0(self.connection) is None
-        if queued and extension:
-            notes.append(f"{queued} vectors are not indexed yet; `kbstore embed` does it")
-        return tuple(notes)
-
-    def _pending_count(self) -> str:
-        pending = self._session.value("pending_count")
-        documents = self._session.value("document_count")
-        return f" ({pending} of {documents} documents have no vectors)" if pending else ""
-
     def embed(self, *, limit: int | None = None, progress: Progress | None = None) -> EmbedReport:
         """Make the vectors that are missing, newest documents first, committed as they come.
 
         May be killed and run again at any point. With a better model than the one whose vectors
         serve, it makes all of them anew beside the old, and switches when the last one is there.
         """
-        report = self._vectors.embed_all(limit, progress)
+        report = self.vectors.embed_all(limit, progress)
         if report.documents + report.reused >= _BULK:
             self.optimize()
         return report
+
+    def hype(
+        self,
+        *,
+        limit: int | None = None,
+        parallel: int = PARALLEL,
+        again: bool = False,
+        due: bool = False,
+        progress: Progress | None = None,
+    ) -> HypeReport:
+        """Have the questions written that are missing, newest documents first, by ``parallel``
+        calls at once, and make their vectors; committed as they come.
+
+        May be killed and run again at any point. ``again`` asks also about what another LLM wrote
+        questions for; ``due`` leaves out what has failed within the last 2 ** tries minutes. A
+        provider that limits its rate slows the run down. Raises InputError, DatabaseError.
+        """
+        return self.questions.ask_all(
+            limit=limit, parallel=parallel, again=again, due=due, progress=progress
+        )
 
     def optimize(self) -> None:
         """Merge the full-text index into one segment, which makes every search cheaper."""
@@ -301,84 +373,10 @@ class Store:
 
     def status(self) -> Status:
         """Raises DatabaseError."""
-        with self._session.reading():
-            names = ("documents", "skills", "journals", "pending", "failed", "last_error")
-            counts = dict(
-                zip(
-                    (*names, "passages", "questions", "versions"),
-                    self._session.run("status")[0],
-                    strict=True,
-                )
-            )
-            file = self.connection.filename
-            version = self.connection.pragma("user_version")
-            problem = load_vec0(self.connection)
-            extension = None if problem else execute(self.connection, "select vec_version()").get
-        degraded = [problem] if problem else []
-        available = None
-        try:
-            available = self._vectors.models()[0].name
-            self._vectors.serving()
-            degraded += self._pending_note()
-        except ModelError as error:
-            degraded.append(f"{error}{self._pending_count()}")
-        return Status(
-            path=file or ":memory:",
-            schema_version=version,
-            **counts,
-            model=self._session.setting("model_name"),
-            available_model=available,
-            sqlite_vec=extension,
-            size=os.stat(file).st_size if file else 0,
-            degraded=tuple(degraded),
-        )
-
-    def source_files(self, root: str) -> dict[str, tuple[int, int, str, str]]:
-        """The mirrored files of a folder: file -> (size, mtime_ns, hash of the file, document)."""
-        return {row[0]: row[1:] for row in self._session.run("sources", root=root)}
-
-    def source_roots(self) -> tuple[str, ...]:
-        """The mirrored folders."""
-        return tuple(row[0] for row in self._session.run("source_roots"))
-
-    def source_of(self, path: str) -> tuple[str, str] | None:
-        """The (folder, file) that a document is mirrored from."""
-        rows = self._session.run("source_of", path=path)
-        return rows[0] if rows else None
-
-    def set_source_file(
-        self, root: str, file: str, path: str, size: int, mtime_ns: int, hash: str
-    ) -> None:
-        with self._session.transaction():
-            self._session.run(
-                "source_update",
-                root=root, file=file, path=path, size=size, mtime_ns=mtime_ns, hash=hash,
-            )  # fmt: skip
-
-    def forget_source_file(self, root: str, file: str) -> None:
-        with self._session.transaction():
-            self._session.run("source_delete", root=root, file=file)
+        return self._state.status()
 
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Several writes in one transaction; all or nothing."""
         with self._session.transaction():
             yield
-
-
-_DOCUMENT = (
-    "id", "path", "title", "tags", "description", "body", "topic", "type", "created", "updated",
-    "content_hash", "frontmatter", "pending",
-)  # fmt: skip
-
-
-_SUMMARY = (
-    "path", "title", "tags", "topic", "type", "created", "updated", "characters", "passages",
-    "questions", "pending",
-)  # fmt: skip
-
-
-def _fields(names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
-    fields = dict(zip(names, row, strict=True))
-    tags = tuple(json.loads(fields["tags"]))
-    return fields | {"tags": tags, "pending": bool(fields["pending"])}

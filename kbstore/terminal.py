@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from .report import EmbedReport
+from .report import EmbedReport, HypeReport, Progress
 from .search import RETRIEVERS, Hit
-from .vectors import Progress
 
 
 def print_json(value: Any) -> None:
@@ -55,6 +54,17 @@ def tell_embedded(report: EmbedReport) -> None:
         )
 
 
+def tell_questioned(report: HypeReport) -> None:
+    if report.failed:
+        click.echo(
+            f"Note: {report.failed} documents have no questions: `select path, error from v_pending"
+            " where what = 'hype'` says why",
+            err=True,
+        )
+    if report.embedding_error:
+        click.echo(f"Note: the questions have no vectors yet: {report.embedding_error}", err=True)
+
+
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress | None]:
     """A progress bar on a terminal once the work has taken a second; nothing elsewhere."""
@@ -62,11 +72,23 @@ def progress_bar(what: str) -> Iterator[Progress | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )  # fmt: skip
     from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "")
 
     bar = Bar(
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn(what), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(),
         console=Console(stderr=True), transient=True,
     )  # fmt: skip
     begun = time.monotonic()

@@ -6,22 +6,21 @@ The one writer of document_embedding, question_embedding, failure and the vec0 t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 from unicodedata import normalize
 
 from . import embed, passage, schema
 from .connection import load_vec0
 from .document import content_hash, heading
-from .embed import Embedder
+from .embed import Embedder, LocalEmbedder
 from .errors import BadVectorError, DatabaseError, KBError, ModelError, ModelUnavailableError
-from .report import EmbedReport
-from .session import Session
-
-Progress = Callable[[int, int], None]  # (done, of)
+from .report import EmbedEstimate, EmbedReport, Progress
+from .session import Rows, Session
 
 _BATCH = 16  # documents a transaction
 _QUESTIONS = 64  # questions a transaction
+_DUE = 4  # other documents that a store tries again
 
 
 class Vectors:
@@ -103,7 +102,7 @@ class Vectors:
                 self._embed_documents(ids[start : start + _BATCH], model, counts)
                 if progress:
                     progress(min(start + _BATCH, len(ids)), len(ids))
-            self._embed_questions(model, counts)
+            self._embed_questions(model, counts, None)
             self._switch(model)
             pending = self._waiting(model.fingerprint)
         except ModelError as failure:
@@ -112,14 +111,33 @@ class Vectors:
         self._clear_stale()
         return EmbedReport(name, **counts.__dict__, pending=pending, error=error)
 
+    def estimate(self, limit: int | None) -> EmbedEstimate:
+        """Raises ModelUnavailableError."""
+        model = self.models()[0]
+        rows = self._session.run("pending_documents", model=model.fingerprint)[:limit]
+        documents = [self._session.row("document_text", id=row[0]) for row in rows]
+        works = {work.hash: work for row in documents if row for work in [_Work(*row)]}
+        questions = self._pending_questions(model.fingerprint)
+        texts = [text for work in works.values() for text in work.texts]
+        characters = sum(map(len, texts)) + sum(len(row[2]) for row in questions)
+        return EmbedEstimate(
+            model.name,
+            isinstance(model, LocalEmbedder),
+            documents=len(works),
+            passages=len(texts),
+            questions=len(questions),
+            tokens=characters // 4,
+        )
+
     def _waiting(self, fingerprint: str) -> int:
         """How many documents have no vectors of this model, or a question without one."""
         ids = {row[0] for row in self._session.run("pending_documents", model=fingerprint)}
-        ids |= {row[1] for row in self._session.run("pending_questions", model=fingerprint)}
+        ids |= {row[1] for row in self._pending_questions(fingerprint)}
         return len(ids)
 
     def embed_one(self, document_id: int) -> str | None:
-        """Make the vectors of one document; return why that was not possible, or None."""
+        """Make the vectors of one document and its questions, then of a few others that wait;
+        return why that was not possible, or None."""
         if self._embedder is None:
             return "embedding is switched off"
         if self._session.connection.in_transaction:
@@ -128,15 +146,52 @@ class Vectors:
             try:
                 model = self.serving()
                 self._embed_documents([document_id], model, _Counts())
+                self._embed_questions(model, _Counts(), document_id)
             except ModelError as error:
                 if self._failure(document_id) is None:
                     self._fail(document_id, error)
+            else:
+                self._embed_due(document_id, model, _DUE)
             with self._session.transaction():
                 self._session.run("embedding_clear_stale_of", id=document_id)
+                self._session.run("failure_settled")
                 self.drain()
             return self._failure(document_id)
         except DatabaseError as error:  # the text is stored; only its vectors are not
             return str(error)
+
+    def embed_questions_of(self, document_id: int | None) -> str | None:
+        """Make the vectors of one document's questions, or of all; return why not, or None."""
+        if self._embedder is None:
+            return "embedding is switched off"
+        if self._session.connection.in_transaction:
+            return "inside a transaction no model is called; `embed` makes the vectors after it"
+        try:
+            self._embed_questions(self.serving(), _Counts(), document_id)
+        except (ModelError, DatabaseError) as error:
+            return str(error)
+        return None
+
+    def embed_some(self, limit: int) -> None:
+        """Make the vectors of a few documents that wait, as long as somebody waits for an answer:
+        what a hand edit or a failed call has left behind is mended by whoever comes next."""
+        if self._embedder is None or self._session.connection.in_transaction:
+            return
+        if not self._session.value("pending_count"):
+            return
+        with suppress(ModelError):  # recorded, and told by every search
+            self._embed_due(-1, self.serving(), limit)
+            with self._session.transaction():
+                self._session.run("embedding_clear_stale")
+                self._session.run("failure_settled")
+                self.drain()
+
+    def _embed_due(self, but: int, model: Embedder, limit: int) -> None:
+        """A few documents, and none again within 2 ** tries minutes of its failure."""
+        rows = self._session.run("due_documents", id=but, limit=limit)
+        with suppress(ModelError):  # recorded
+            self._embed_documents([row[0] for row in rows], model, _Counts())
+            self._embed_questions(model, _Counts(), None, due=True)
 
     def _embed_documents(self, ids: list[int], model: Embedder, counts: _Counts) -> None:
         """Raises ModelUnavailableError when the model fails for a document on its own, too."""
@@ -227,28 +282,50 @@ class Vectors:
             )
         run("failure_delete", id=work.id, stage="embed")
 
-    def _embed_questions(self, model: Embedder, counts: _Counts) -> None:
-        rows = self._session.run("pending_questions", model=model.fingerprint)
+    def _pending_questions(
+        self, model: str, document_id: int | None = None, due: bool = False
+    ) -> Rows:
+        return self._session.run("pending_questions", model=model, document_id=document_id, due=due)
+
+    def _embed_questions(
+        self, model: Embedder, counts: _Counts, document_id: int | None, due: bool = False
+    ) -> None:
+        rows = self._pending_questions(model.fingerprint, document_id, due)
         for start in range(0, len(rows), _QUESTIONS):
-            batch = rows[start : start + _QUESTIONS]
+            self._embed_batch(rows[start : start + _QUESTIONS], model, counts)
+
+    def _embed_batch(self, batch: Rows, model: Embedder, counts: _Counts) -> None:
+        """Raises ModelUnavailableError when the model fails for a question on its own, too."""
+        try:
             raws = embed.call(model, [row[2] for row in batch], "search_query")
-            with self._session.transaction():
-                for (question_id, document_id, text, path), raw in zip(batch, raws, strict=True):
-                    try:
-                        vector = embed.vector(raw, f"{path}, question {text[:60]!r}")
-                    except ModelError as error:
-                        self._fail(document_id, error)
-                        continue
-                    self._serve_first(model)
-                    self._session.run(
-                        "question_embedding_insert",
-                        id=question_id,
-                        text=text,
-                        embedding=vector,
-                        model=model.fingerprint,
-                    )
-                    counts.questions += 1
-                self.drain()
+        except ModelError as error:
+            if len(batch) > 1:  # one bad text must not hold up the others
+                for row in batch:
+                    self._embed_batch([row], model, counts)
+                return
+            counts.failed += 1
+            self._fail(batch[0][1], error)
+            if isinstance(error, ModelUnavailableError):
+                raise
+            return
+        with self._session.transaction():
+            for (question_id, document_id, text, path), raw in zip(batch, raws, strict=True):
+                try:
+                    vector = embed.vector(raw, f"{path}, question {text[:60]!r}")
+                except ModelError as error:
+                    counts.failed += 1
+                    self._fail(document_id, error)
+                    continue
+                self._serve_first(model)
+                self._session.run(
+                    "question_embedding_insert",
+                    id=question_id,
+                    text=text,
+                    embedding=vector,
+                    model=model.fingerprint,
+                )
+                counts.questions += 1
+            self.drain()
 
     def _fail(self, document_id: int, error: KBError) -> None:
         with self._session.transaction():
@@ -288,6 +365,7 @@ class Vectors:
         over such a text, as when two files swap their names, and reuse them."""
         with self._session.transaction():
             self._session.run("embedding_clear_stale")
+            self._session.run("failure_settled")
             self.drain()
 
     def drain(self) -> None:

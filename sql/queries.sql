@@ -62,6 +62,9 @@ where (:topic is null or substr(d.path, 1, length(:topic) + 1) = :topic || '/')
   and (:tag is null or exists (select 1 from json_each(d.tags) where value = :tag collate nocase))
 order by d.path;
 
+-- name: topics
+select topic, sum(documents) from v_topic group by topic order by topic;
+
 -- name: document_insert
 insert into document (path, title, tags, description, created, updated, content_hash, frontmatter, body)
 values (:path, :title, :tags, :description, :created, :updated, :content_hash, :frontmatter, :body)
@@ -95,9 +98,21 @@ order by coalesce(f.tries, 0), d.updated desc, d.id;
 select q.id, q.document_id, q.text, d.path from question q
 join document d on d.id = q.document_id
 where not q.vetoed
+  and (:document_id is null or q.document_id = :document_id)
   and (q.content_hash is null or q.content_hash = d.content_hash)
   and not exists (select 1 from question_embedding e where e.question_id = q.id and e.model = :model)
+  and (not :due or not exists (
+    select 1 from failure f
+    where f.document_id = d.id and f.stage = 'embed'
+      and julianday(f.failed) + pow(2, min(f.tries, 14)) / 1440 > julianday('now')))
 order by q.id;
+
+-- name: due_documents
+select p.document_id from v_pending p
+where p.what = 'document' and p.document_id <> :id
+  and (p.tries = 0 or julianday(p.failed) + pow(2, min(p.tries, 14)) / 1440 < julianday('now'))
+order by p.tries, p.updated desc, p.document_id
+limit :limit;
 
 -- name: embedding_with_hash
 select document_id from document_embedding where content_hash = :content_hash and model = :model limit 1;
@@ -142,11 +157,16 @@ insert into failure (document_id, stage, error) select id, :stage, :error from d
 on conflict (document_id, stage) do update
 set error = excluded.error, tries = tries + 1, failed = excluded.failed;
 
+-- name: failure_settled
+delete from failure
+where stage = 'embed'
+  and document_id not in (select document_id from v_pending where what in ('document', 'question'));
+
 -- name: failure
 select error from failure where document_id = :id and stage = :stage;
 
 -- name: last_failure
-select error from failure order by failed desc, document_id desc limit 1;
+select error from failure where stage = :stage order by failed desc, document_id desc limit 1;
 
 -- name: failure_delete
 delete from failure where document_id = :id and stage = :stage;
@@ -154,9 +174,79 @@ delete from failure where document_id = :id and stage = :stage;
 -- name: setting
 select value from setting where name = :name;
 
+-- name: setting_default
+update setting set value = :value where name = :name and value is null;
+
 -- name: setting_update
 insert into setting (name, value) values (:name, :value)
 on conflict (name) do update set value = excluded.value;
+
+-- name: unquestioned
+select d.id from document d
+left join questioned a on a.document_id = d.id and a.content_hash = d.content_hash
+left join failure f on f.document_id = d.id and f.stage = 'hype'
+where (a.document_id is null or a.model <> :model)
+  and (not :due or f.tries is null
+    or julianday(f.failed) + pow(2, min(f.tries, 14)) / 1440 < julianday('now'))
+order by coalesce(f.tries, 0), d.updated desc, d.id;
+
+-- name: questioned
+select content_hash from questioned where document_id = :id;
+
+-- name: questioned_with_hash
+select document_id from questioned where content_hash = :content_hash limit 1;
+
+-- name: questioned_update
+insert into questioned (document_id, content_hash, model) values (:id, :content_hash, :model)
+on conflict (document_id) do update
+set content_hash = excluded.content_hash, model = excluded.model, asked = excluded.asked;
+
+-- name: questioned_copy
+insert into questioned (document_id, content_hash, model, asked)
+select :id, content_hash, model, asked from questioned where document_id = :source
+on conflict (document_id) do update
+set content_hash = excluded.content_hash, model = excluded.model, asked = excluded.asked;
+
+-- name: question
+select 1 from question where id = :id;
+
+-- name: question_list
+select id, path, text, origin, state, model from v_question where :path is null or path = :path;
+
+-- name: question_texts_kept
+select text from question where document_id = :id and (origin = 'user' or vetoed);
+
+-- name: question_insert
+insert into question (document_id, text, origin, content_hash, model)
+select :id, :text, :origin, :content_hash, :model
+where not exists (select 1 from question where document_id = :id and text = :text)
+returning id;
+
+-- name: question_copy
+insert into question (document_id, text, origin, content_hash, model)
+select :id, text, origin, content_hash, model from question s
+where document_id = :source and origin = 'llm' and not vetoed and content_hash = :content_hash
+  and not exists (select 1 from question where document_id = :id and text = s.text);
+
+-- name: question_embedding_copy
+insert into question_embedding (question_id, embedding, model)
+select q.id, e.embedding, e.model from question q
+join question s on s.document_id = :source and s.text = q.text
+join question_embedding e on e.question_id = s.id
+where q.document_id = :id
+on conflict do nothing;
+
+-- name: question_clear
+delete from question where document_id = :id and origin = 'llm' and not vetoed;
+
+-- name: question_delete
+delete from question where id = :id;
+
+-- name: question_veto
+update question set vetoed = :vetoed where id = :id;
+
+-- name: document_id
+select id from document where path = :path;
 
 -- name: embedding_drop_others
 delete from document_embedding where model <> :model;
@@ -169,22 +259,29 @@ select
   (select count(*) from document) as documents,
   (select count(*) from document where type = 'skill') as skills,
   (select count(*) from document where type = 'journal') as journals,
-  (select count(distinct document_id) from v_pending) as pending,
+  (select count(distinct document_id) from v_pending where what <> 'hype') as pending,
+  (select count(*) from v_pending where what = 'hype') as unquestioned,
   (select count(*) from failure) as failed,
   (select error from failure order by failed desc limit 1) as last_error,
   (select count(*) from document_embedding where model = (select value from setting where name = 'model')) as passages,
   (select count(*) from question where not vetoed) as questions,
   (select count(*) from document_version) as versions;
 
+-- name: pending_of
+select what from v_pending where document_id = :id;
+
 -- name: pending_count
-select count(distinct document_id) from v_pending;
+select count(distinct document_id) from v_pending where what <> 'hype';
+
+-- name: hype_pending_count
+select count(*) from v_pending where what = 'hype';
 
 -- name: document_count
 select count(*) from document;
 
 -- name: sources
-select s.file, s.size, s.mtime_ns, s.hash, d.path from source_file s
-join document d on d.id = s.document_id
+select s.file, s.size, s.mtime_ns, s.hash, d.path, s.changed from source_file s
+left join document d on d.id = s.document_id
 where s.root = :root;
 
 -- name: source_roots
@@ -194,10 +291,33 @@ select distinct root from source_file order by root;
 insert into source_file (root, file, document_id, size, mtime_ns, hash)
 select :root, :file, id, :size, :mtime_ns, :hash from document where path = :path
 on conflict (root, file) do update
-set document_id = excluded.document_id, size = excluded.size, mtime_ns = excluded.mtime_ns, hash = excluded.hash;
+set document_id = excluded.document_id, size = excluded.size, mtime_ns = excluded.mtime_ns, hash = excluded.hash,
+  changed = null;
+
+-- name: source_seen
+update source_file set size = :size, mtime_ns = :mtime_ns, hash = :hash where root = :root and file = :file;
+
+-- name: source_written
+update source_file set size = :size, mtime_ns = :mtime_ns, hash = :hash, changed = nullif(changed, :changed)
+where root = :root and file = :file;
+
+-- name: source_renamed
+update source_file set file = :new where root = :root and file = :file;
+
+-- name: source_reserve
+insert into source_file (root, file, document_id, size, mtime_ns, hash, changed)
+select :root, :file, id, 0, 0, '', strftime('%Y-%m-%dT%H:%M:%fZ', 'now') from document where path = :path
+on conflict do nothing;
+
+-- name: source_less
+select path from document where id not in (select document_id from source_file where document_id is not null)
+order by path;
 
 -- name: source_delete
 delete from source_file where root = :root and file = :file;
+
+-- name: source_forget
+delete from source_file where root = :root;
 
 -- name: source_of
 select s.root, s.file from source_file s join document d on d.id = s.document_id where d.path = :path;

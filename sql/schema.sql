@@ -9,13 +9,14 @@
 --   document_segmented    scripts written without spaces (Chinese, Japanese, Thai …), split so that FTS5 finds parts
 --   document_embedding    the vectors of a document, one row a passage
 --   question              hypothetical questions (HyPE): what a document answers. Add, edit and veto them by hand
---   question_embedding    their vectors
+--   questioned            which text of a document the LLM was asked about, and when
+--   question_embedding    the vectors of the questions
 --   vector_queue          what vectors.sql has still to copy into the two vec0 tables (document_vec, hype_vec)
 --   failure               the last error of each document whose vectors or questions could not be made
---   source_file           mirrored folders: which file is which document, and how it looked when last read
+--   source_file           mirrored folders: which file is which document, and which of the two is newer
 --   ranking               type of document -> weight, half-life in days, floor
 --   retriever             list of the fusion -> weight, depth
---   setting               rrf_k, column weights, the model that made the vectors
+--   setting               rrf_k, column weights, the model that made the vectors, the LLM for questions
 --   stop_word             words that a query drops
 --   kb_help               what each table and view is for
 --
@@ -42,7 +43,13 @@ insert into setting (name, value) values
   ('coverage', 0.8),                   -- share of the query's content words that title, tags and path must cover
   ('model', null),                     -- fingerprint of the model whose vectors serve
   ('model_name', null),
-  ('model_weight', 1.0);               -- how far they are trusted: the starter 0.35, any other model 1
+  ('model_weight', 1.0),               -- how far they are trusted: the starter 0.35, any other model 1
+  ('folder', null),                    -- the mirrored folder that new notes are written to
+  ('hype_model', null),                -- the LLM that writes questions, by its litellm name; NULL: none
+  ('hype_prompt', null),               -- what it is told; NULL: kbstore's own prompt
+  ('hype_temperature', 0.3),
+  ('hype_max_tokens', 1024),
+  ('hype_timeout', 60);                -- seconds a call
 
 create table ranking (
   type text primary key,
@@ -157,40 +164,9 @@ create virtual table document_fts using fts5 (
 -- Few index segments make every look-up cheaper, at the price of a little more work a write.
 insert into document_fts (document_fts, rank) values ('automerge', 2);
 
--- Writing through this view splits the text; a view with a trigger is the nearest thing to a procedure in SQL.
+-- Writing through this view splits the text (triggers.sql); a view with a trigger is the nearest thing to a procedure
+-- in SQL.
 create view document_segmenting as select id, title, tags, path, description, body from document where false;
-
-create trigger document_segmenting_insert instead of insert on document_segmenting
-begin
-  delete from document_segmented where id = new.id;
-  -- In blocks of 65,536 characters and pieces of 256, since substr() walks a text from its start: one pass would be
-  -- quadratic.
-  insert into document_segmented (id, title, tags, path, description, body)
-  select new.id, segmented ->> '$[0]', segmented ->> '$[1]', segmented ->> '$[2]', segmented ->> '$[3]',
-    segmented ->> '$[4]'
-  from (
-    select (
-      with recursive
-        source (text) as (select json_array(new.title, new.tags, new.path, new.description, new.body)),
-        block (at, part) as (
-          select 1, substr(text, 1, 65536) from source
-          union all
-          select at + 65536, substr(text, at + 65536, 65536) from block, source where length(part) = 65536),
-        step (i) as (select 0 union all select i + 256 from step where i < 65280),
-        piece (at, part) as materialized (
-          select at + i, substr(part, i + 1, 256) from block cross join step where i < length(part)),
-        place (i) as (select 1 union all select i + 1 from place where i < 256)
-      select replace(group_concat(character, ''), char(8203, 8203), char(8203)) from (
-        select iif(
-          substr(part, i, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]',
-          char(8203) || substr(part, i, 1) || char(8203), substr(part, i, 1)) as character
-        from piece cross join place where i <= length(part)
-        order by at, i)
-    ) as segmented
-    limit 1)                                                  -- keeps the planner from splitting it once a column
-  where new.title || new.tags || new.path || new.description || new.body
-    glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*';
-end;
 
 -- Vectors and questions --------------------------------------------------------------------------------------------
 
@@ -219,6 +195,16 @@ create table question (
   unique (document_id, text)
 ) strict;
 
+-- Which text the LLM was asked about last: a document without a row, or with another hash, is still to be asked about.
+create table questioned (
+  document_id integer primary key references document (id) on delete cascade,
+  content_hash text not null,
+  model text not null,
+  asked text not null default (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) strict;
+
+create index questioned_content_hash on questioned (content_hash);
+
 create table question_embedding (
   question_id integer not null references question (id) on delete cascade,
   embedding blob not null check (length(embedding) = 3072),
@@ -246,144 +232,12 @@ create table failure (
 create table source_file (
   root text not null,                                         -- the folder, absolute
   file text not null,                                         -- relative to it, as the disk spells it
-  document_id integer not null references document (id) on delete cascade,
+  document_id integer references document (id) on delete set null,  -- NULL: it was deleted, and the file will be
   size integer not null,
   mtime_ns integer not null,
-  hash text not null,                                         -- SHA-256 of the file's bytes
+  hash text not null,                                         -- SHA-256 of the file's bytes; '': not written yet
+  changed text,                                               -- since when the document is newer than the file
   primary key (root, file)
 ) strict, without rowid;
 
 create index source_file_document on source_file (document_id);
-
--- What a change sets off -------------------------------------------------------------------------------------------
--- Foreign keys are off in a bare shell, so the triggers below clear what belongs to a document.
-
-create trigger document_before_insert before insert on document
-begin
-  -- REPLACE deletes the old row without a trigger unless recursive_triggers is on: its words would stay behind.
-  select raise(abort, 'a document with this path or id exists: use update document set … where path = …')
-  where exists (select 1 from document where path = new.path or id = new.id);
-  select raise(abort, 'tags must be a JSON array of texts, such as ["http", "reliability"]')
-  where json_valid(new.tags) and exists (select 1 from json_each(new.tags) where type <> 'text' or trim(value) = '');
-end;
-
-create trigger document_after_insert after insert on document
-begin
-  insert into document_segmenting (id, title, tags, path, description, body)
-  values (new.id, new.title, new.tags, new.path, new.description, new.body);
-  insert into document_fts (rowid, title, tags, path, description, body)
-  select id, title, tags, path, description, body from document_words where id = new.id;
-end;
-
-create trigger document_before_update before update of id, path, tags on document
-begin
-  select raise(abort, 'the id of a document never changes') where new.id is not old.id;
-  select raise(abort, 'another document has this path')
-  where new.path <> old.path and exists (select 1 from document where path = new.path);
-  select raise(abort, 'tags must be a JSON array of texts, such as ["http", "reliability"]')
-  where json_valid(new.tags) and exists (select 1 from json_each(new.tags) where type <> 'text' or trim(value) = '');
-end;
-
--- Nothing is written before the row is: UPDATE OR IGNORE may still leave it as it was.
-create trigger document_after_update after update of path, title, tags, description, body, frontmatter on document
-begin
-  insert into document_version
-    (document_id, path, title, tags, description, created, updated, content_hash, frontmatter, body, event)
-  select old.id, old.path, old.title, old.tags, old.description, old.created, old.updated, old.content_hash,
-    old.frontmatter, old.body,
-    iif((old.tags, old.description, old.frontmatter, old.body)
-      is (new.tags, new.description, new.frontmatter, new.body) and old.path <> new.path, 'move', 'update')
-  where (old.path, old.title, old.tags, old.description, old.frontmatter, old.body)
-    is not (new.path, new.title, new.tags, new.description, new.frontmatter, new.body);
-  -- document_segmented still holds the old text, split as it was indexed
-  insert into document_fts (document_fts, rowid, title, tags, path, description, body)
-  select 'delete', old.id, coalesce(s.title, old.title), coalesce(s.tags, old.tags), coalesce(s.path, old.path),
-    coalesce(s.description, old.description), coalesce(s.body, old.body)
-  from (select 1) left join document_segmented s on s.id = old.id;
-  insert into document_segmenting (id, title, tags, path, description, body)
-  values (new.id, new.title, new.tags, new.path, new.description, new.body);
-  insert into document_fts (rowid, title, tags, path, description, body)
-  select id, title, tags, path, description, body from document_words where id = new.id;
-  -- A writer that knows the new text's hash sets it in the same statement; anybody else's change leaves it unknown.
-  update document set content_hash = null
-  where id = new.id and new.content_hash is old.content_hash and new.content_hash is not null
-    and (new.title, new.tags, new.description, new.body) is not (old.title, old.tags, old.description, old.body);
-  delete from failure
-  where document_id = new.id
-    and (new.title, new.tags, new.description, new.body) is not (old.title, old.tags, old.description, old.body);
-end;
-
-create trigger document_before_delete before delete on document
-begin
-  insert into document_version
-    (document_id, path, title, tags, description, created, updated, content_hash, frontmatter, body, event)
-  values
-    (old.id, old.path, old.title, old.tags, old.description, old.created, old.updated, old.content_hash,
-     old.frontmatter, old.body, 'delete');
-  insert into document_fts (document_fts, rowid, title, tags, path, description, body)
-  select 'delete', id, title, tags, path, description, body from document_words where id = old.id;
-  delete from document_segmented where id = old.id;
-  delete from document_embedding where document_id = old.id;
-  delete from question where document_id = old.id;
-  delete from failure where document_id = old.id;
-  delete from source_file where document_id = old.id;
-end;
-
-create trigger question_before_insert before insert on question
-begin
-  select raise(abort, 'no document has this id') where not exists (select 1 from document where id = new.document_id);
-  select raise(abort, 'the document has this question already: update question set … where id = …')
-  where exists (
-    select 1 from question where id = new.id or document_id = new.document_id and text = new.text);
-end;
-
-create trigger question_before_update before update of id, document_id, text on question
-begin
-  select raise(abort, 'the id and the document of a question never change')
-  where new.id is not old.id or new.document_id is not old.document_id;
-  select raise(abort, 'the document has this question already')
-  where new.text <> old.text
-    and exists (select 1 from question where document_id = new.document_id and text = new.text);
-end;
-
-create trigger question_after_update after update of text on question
-when new.text is not old.text
-begin
-  delete from question_embedding where question_id = new.id;
-end;
-
-create trigger question_before_delete before delete on question
-begin
-  delete from question_embedding where question_id = old.id;
-end;
-
-create trigger document_embedding_after_insert after insert on document_embedding
-begin
-  insert into vector_queue (kind, id) values ('document', new.id) on conflict do nothing;
-end;
-
-create trigger document_embedding_after_update after update on document_embedding
-begin
-  insert into vector_queue (kind, id) values ('document', old.id), ('document', new.id) on conflict do nothing;
-end;
-
-create trigger document_embedding_after_delete after delete on document_embedding
-begin
-  insert into vector_queue (kind, id) values ('document', old.id) on conflict do nothing;
-end;
-
-create trigger question_embedding_after_insert after insert on question_embedding
-begin
-  insert into vector_queue (kind, id) values ('hype', new.question_id) on conflict do nothing;
-end;
-
-create trigger question_embedding_after_update after update on question_embedding
-begin
-  insert into vector_queue (kind, id) values ('hype', old.question_id), ('hype', new.question_id)
-  on conflict do nothing;
-end;
-
-create trigger question_embedding_after_delete after delete on question_embedding
-begin
-  insert into vector_queue (kind, id) values ('hype', old.question_id) on conflict do nothing;
-end;

@@ -1,6 +1,7 @@
 -- Views for people. None touches a vec0 table, so a shell without the extension can read them all.
 
 -- The notes, newest first, with what the search will do to them.
+drop view if exists v_document;
 create view v_document as
 select d.path, d.title, d.type, d.topic, d.tags, d.created, d.updated,
   round(julianday('now') - julianday(d.updated), 1) as age_days,
@@ -11,26 +12,32 @@ select d.path, d.title, d.type, d.topic, d.tags, d.created, d.updated,
   (select count(*) from document_embedding e
    where e.document_id = d.id and e.content_hash = d.content_hash
      and e.model = (select value from setting where name = 'model')) as passages,
-  (select count(*) from question q where q.document_id = d.id and not q.vetoed) as questions,
+  (select count(*) from question q
+   where q.document_id = d.id and not q.vetoed
+     and (q.content_hash is null or q.content_hash = d.content_hash)) as questions,
   (select count(*) from document_version v where v.document_id = d.id) as versions,
   d.id
 from document d
 left join ranking r on r.type = d.type
 order by d.updated desc, d.path;
 
+drop view if exists v_topic;
 create view v_topic as
 select topic, type, count(*) as documents, max(updated) as latest
 from document
 group by topic, type
 order by topic, type;
 
+drop view if exists v_tag;
 create view v_tag as
 select t.value as tag, count(*) as documents
 from document d, json_each(d.tags) t
 group by t.value collate nocase
 order by documents desc, tag;
 
--- What still has no vector of the model that serves: documents, and questions whose document is up to date.
+-- What is still to be done, with the last error. 'document': it has no vectors of the model that serves. 'question': the
+-- same, of a question. 'hype': the LLM (setting hype_model; none: nobody waits) has not been asked about this text.
+drop view if exists v_pending;
 create view v_pending as
 select d.path, 'document' as what, null as question, d.updated, f.error, coalesce(f.tries, 0) as tries,
   f.failed, d.id as document_id
@@ -49,9 +56,18 @@ where not q.vetoed
   and (q.content_hash is null or q.content_hash = d.content_hash)
   and not exists (
     select 1 from question_embedding e
-    where e.question_id = q.id and e.model = (select value from setting where name = 'model'));
+    where e.question_id = q.id and e.model = (select value from setting where name = 'model'))
+union all
+select d.path, 'hype', null, d.updated, f.error, coalesce(f.tries, 0), f.failed, d.id
+from document d
+left join failure f on f.document_id = d.id and f.stage = 'hype'
+where (select value from setting where name = 'hype_model') is not null
+  and case                                                    -- the text is read only where there is no other way
+    when exists (select 1 from questioned a where a.document_id = d.id and a.content_hash = d.content_hash) then false
+    else trim(d.body, char(9, 10, 13, 32)) <> '' end;
 
 -- Vectors and generated questions that belong to an older text of their document; the search leaves them out.
+drop view if exists v_stale;
 create view v_stale as
 select d.path, 'passage ' || e.seq as what, d.id as document_id
 from document_embedding e
@@ -61,14 +77,42 @@ union all
 select d.path, 'question: ' || q.text, d.id
 from question q
 join document d on d.id = q.document_id
-where q.content_hash is not null and q.content_hash is not d.content_hash;
+where not q.vetoed and q.content_hash is not null and q.content_hash is not d.content_hash;
+
+-- The questions, by document. 'pending': it has no vector yet. 'stale': it was made from an older text.
+drop view if exists v_question;
+create view v_question as
+select q.id, d.path, q.text, q.origin,
+  case
+    when q.vetoed then 'vetoed'
+    when q.content_hash is not null and q.content_hash is not d.content_hash then 'stale'
+    when exists (
+      select 1 from question_embedding e
+      where e.question_id = q.id and e.model = (select value from setting where name = 'model')) then 'searched'
+    else 'pending' end as state,
+  q.model
+from question q
+join document d on d.id = q.document_id
+order by d.path, q.id;
 
 -- Every overwritten, moved or deleted version, the latest first.
+drop view if exists v_history;
 create view v_history as
 select v.path, v.event, v.replaced, v.title, length(v.body) as characters, v.id as version, v.document_id
 from document_version v
 order by v.id desc;
 
+-- The files of the mirrored folders, and what the next sync will do to them for the store's part.
+drop view if exists v_mirror;
+create view v_mirror as
+select s.root, s.file, d.path,
+  case when s.document_id is null then 'to delete' when s.changed is not null then 'to write' else 'equal' end as state,
+  s.changed
+from source_file s
+left join document d on d.id = s.document_id
+order by s.root, s.file;
+
+drop table if exists kb_help;
 create table kb_help (
   name text primary key,
   what text not null,
@@ -95,26 +139,33 @@ insert into kb_help (name, what, example) values
    'select kind, id from vector_queue;'),
   ('question', 'Questions that a document answers. Add your own; vetoed = 1 silences one.',
    'insert into question (document_id, text) select id, ''How often do we retry?'' from document where path = ''domains/http-retries.md'';'),
+  ('questioned', 'Which text of a document the LLM was asked about. Delete a row to have it asked again.',
+   'select d.path, a.model, a.asked from questioned a join document d on d.id = a.document_id limit 10;'),
   ('question_embedding', 'Vectors of the questions.',
    'select q.text, e.model from question_embedding e join question q on q.id = e.question_id limit 10;'),
   ('vector_queue', 'What has still to be copied into the vec0 tables; the next writer with sqlite-vec does it.',
    'select kind, count(*) from vector_queue group by kind;'),
   ('failure', 'The last error of each document whose vectors or questions could not be made.',
    'select d.path, f.stage, f.error, f.tries from failure f join document d on d.id = f.document_id;'),
-  ('source_file', 'Mirrored folders: which file is which document.',
+  ('source_file', 'Mirrored folders: which file is which document, and which of the two is newer.',
    'select root, file, d.path from source_file s join document d on d.id = s.document_id limit 10;'),
   ('ranking', 'Type of document -> weight, half-life in days (NULL: no decay), floor.',
    'update ranking set half_life_days = 90 where type = ''journal'';'),
   ('retriever', 'The three lists of the fusion: weight, power (0: by rank alone), entry, depth.',
    'update retriever set power = 0, depth = entry;'),
-  ('setting', 'rrf_k, column weights of BM25, the model whose vectors serve.', 'select name, value from setting;'),
+  ('setting', 'rrf_k, column weights of BM25, the model whose vectors serve, the LLM that writes questions.',
+   'update setting set value = ''openai/gpt-4o-mini'' where name = ''hype_model'';'),
   ('stop_word', 'Words that a query drops.', 'insert into stop_word (word) values (''hello'') on conflict do nothing;'),
   ('kb_help', 'This table.', 'select name, what from kb_help;'),
   ('v_document', 'The notes with age, type weight, recency, number of passages, questions and versions.',
    'select path, title, updated from v_document limit 20;'),
   ('v_topic', 'Topics with the number of notes.', 'select * from v_topic;'),
   ('v_tag', 'Tags with the number of notes.', 'select * from v_tag limit 20;'),
-  ('v_pending', 'What has no vectors yet, with the last error. `kbstore embed` works it off.',
+  ('v_pending', 'What has no vectors (document, question) or no generated questions (hype) yet, with the last error. `kbstore embed` and `kbstore hype` work it off.',
    'select path, what, error, tries from v_pending;'),
+  ('v_question', 'The questions with what becomes of them: searched, pending, stale, vetoed.',
+   'select id, path, text, state from v_question limit 20;'),
   ('v_stale', 'Vectors and questions of an older text; never found, replaced at the next embed.', 'select * from v_stale;'),
+  ('v_mirror', 'The mirrored files: equal to their documents, to write, or to delete at the next sync.',
+   'select file, path, state from v_mirror where state <> ''equal'';'),
   ('v_history', 'Overwritten, moved and deleted versions, the latest first.', 'select * from v_history limit 20;');

@@ -893,7 +893,7 @@ def test_filters(run: Run, base: Path, options: list[str], names: str) -> None:
 def test_limit_is_how_many_hits_come_back_and_ten_by_default(run: Run, database: Path) -> None:
     with kbstore.Store(database, embedder=None) as store:
         for number in range(25):
-            store.put(f"n/{number:02}.md", f"harbour note {number}", embed=False)
+            store.put(f"n/{number:02}.md", f"harbour note {number}", defer=True)
     full = found(run("search", "harbour", "--json", "--limit", "25"))
     assert len(full) == 25
     for options, count in (([], 10), (["-n", "1"], 1), (["--limit=24"], 24), (["-n5000"], 25)):

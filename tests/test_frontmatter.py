@@ -337,7 +337,7 @@ def test_a_hostile_header_costs_little_and_loses_no_text(header: str, kb: kbstor
         created=note.created,
         updated=note.updated,
         frontmatter=note.frontmatter,
-        embed=False,
+        defer=True,
     )
     assert kb.get("notes/file-name.md").body == note.body
 

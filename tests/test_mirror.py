@@ -14,6 +14,7 @@ import pytest
 from conftest import NOW, FakeEmbedder
 
 import kbstore
+from kbstore import folder as folder_module
 from kbstore import frontmatter, mirror
 from kbstore.errors import MassDeletionError, ModelUnavailableError, NotFoundError
 from kbstore.mirror import sync
@@ -420,7 +421,7 @@ def test_an_empty_new_file_does_not_wipe_out_a_stored_text(kb: kbstore.Store, fo
 
 
 def test_a_file_takes_over_a_stored_document_of_its_path(kb: kbstore.Store, folder: Path) -> None:
-    kb.put("a.md", "stored by hand")
+    kb.put("a.md", "stored by hand", updated="2020-01-01")
     write(folder / "a.md", "from the file\n")
     assert changes(sync(kb, folder)) == {"created": FILLERS, "updated": ("a.md",)}
     assert kb.get("a.md").body == "from the file\n"
@@ -454,12 +455,24 @@ def test_a_file_that_comes_back_is_a_new_document(kb: kbstore.Store, folder: Pat
     assert kb.get("filler/one.md").id > before
 
 
-def test_a_document_that_was_deleted_by_hand_comes_back_from_its_file(
+def test_the_file_of_a_document_that_was_deleted_goes_too(kb: kbstore.Store, folder: Path) -> None:
+    sync(kb, folder)
+    kb.connection.execute("delete from document where path = 'filler/one.md'")
+    assert sync(kb, folder).removed == ("filler/one.md",)
+    assert not (folder / "filler/one.md").exists()
+    assert changes(sync(kb, folder)) == {}
+
+
+def test_a_file_edited_after_its_document_was_deleted_stays(
     kb: kbstore.Store, folder: Path
 ) -> None:
     sync(kb, folder)
     kb.delete("filler/one.md")
-    assert changes(sync(kb, folder)) == {"created": ("filler/one.md",)}
+    write(folder / "filler/one.md", "still needed\n")
+    report = sync(kb, folder)
+    assert (report.created, report.removed) == (("filler/one.md",), ())
+    assert "edited here since" in report.conflicts[0].message
+    assert kb.get("filler/one.md").body == "still needed\n"
 
 
 def test_files_that_are_no_documents_of_the_folder_are_left_alone(
@@ -601,7 +614,7 @@ def test_a_file_renamed_to_the_path_of_a_stored_document_stops_nothing(
 ) -> None:
     write(folder / "a.md", "text of the file\n")
     sync(kb, folder)
-    kb.put("b.md", "stored by hand")
+    kb.put("b.md", "stored by hand", updated="2020-01-01")
     (folder / "a.md").rename(folder / "b.md")
     write(folder / "z.md", "another file\n")
     sync(kb, folder)
@@ -614,7 +627,15 @@ def test_a_file_renamed_to_the_path_of_a_stored_document_stops_nothing(
 
 @pytest.mark.parametrize(
     ("files", "gone", "refused"),
-    [(1, 1, True), (2, 1, False), (3, 2, True), (4, 2, False), (4, 3, True), (5, 5, True)],
+    [
+        (1, 1, False),
+        (2, 1, False),
+        (2, 2, True),
+        (3, 2, True),
+        (4, 2, False),
+        (4, 3, True),
+        (5, 5, True),
+    ],
 )
 def test_when_more_than_half_of_the_files_are_gone_nothing_is_deleted(
     kb: kbstore.Store, tmp_path: Path, files: int, gone: int, refused: bool
@@ -804,7 +825,7 @@ def test_a_file_that_became_a_bad_link_keeps_its_stored_text(
 def test_bad_files_are_named_with_the_reason_and_stop_no_other(
     kb: kbstore.Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "MAX_FILE", 1_000)
+    monkeypatch.setattr(folder_module, "MAX_FILE", 1_000)
     write(folder / "a-latin.md", "caf\xe9\n".encode("latin-1"))
     write(folder / "b-nul.md", b"a\0b\n")
     write(folder / "c-huge.md", "x" * 1_001)
@@ -1143,7 +1164,7 @@ def test_a_file_that_takes_the_place_of_a_note_is_told(tmp_path: Path, kb: kbsto
     (tmp_path / "notes" / "a.md").write_text("what the person wrote")
     report = mirror.sync(kb, tmp_path / "notes")
     assert report.updated == ("a.md",)
-    ((name, message),) = [(p.path, p.message) for p in report.problems]
+    ((name, message),) = [(p.path, p.message) for p in report.conflicts]
     assert name == "a.md"
     assert "history" in message
     (old,) = kb.connection.execute("select body from document_version").fetchall()

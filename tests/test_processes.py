@@ -1060,7 +1060,7 @@ def made_by_a(database: Path) -> Path:
     with kbstore.Store(database, embedder=FakeEmbedder("A")) as kb:
         with kb.batch():
             for number in range(40):
-                kb.put(f"{number}.md", f"common number{number}", embed=False)
+                kb.put(f"{number}.md", f"common number{number}", defer=True)
         kb.connection.execute("insert into question (document_id, text) values (1, 'Any quokkas?')")
         kb.embed()
     return database

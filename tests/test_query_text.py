@@ -57,7 +57,7 @@ def make(file: Path, notes: dict[str, str], embedder: FakeEmbedder) -> kbstore.S
     store = kbstore.Store(file, embedder=embedder)
     with store.batch():
         for path, body in notes.items():
-            store.put(path, body, updated=None if "journal/" in path else "2026-06-01", embed=False)
+            store.put(path, body, updated=None if "journal/" in path else "2026-06-01", defer=True)
     assert store.embed().pending == 0
     return store
 
@@ -552,7 +552,7 @@ def family(
         store.put("user/guests.md", GUESTS, title="Dinner with the family: who must not eat what")
         others = OTHERS if request.param == "among others" else {}
         for path, body in (CALLS | others).items():
-            store.put(path, body, embed=False)
+            store.put(path, body, defer=True)
         assert store.embed().pending == 0
     with kbstore.Store(file) as store:  # takes the starter, since nothing better is here
         yield store
@@ -645,7 +645,7 @@ def test_an_exact_rare_word_is_first_though_vectors_lead_elsewhere(
     near[0] = 1.0
     embedder.vectors = {"pump": [*near], "qx-9917": [*near], "QX-9917": [*(near * 0.3 + 0.05)]}
     for number in range(20):
-        kb.put(f"pumps/{number:02}.md", f"The pump number {number} was cleaned.", embed=False)
+        kb.put(f"pumps/{number:02}.md", f"The pump number {number} was cleaned.", defer=True)
     kb.put("zz/errors.md", "It blinked QX-9917 twice.")
     kb.embed()
     assert ask(kb, "qx-9917", "vectors")[0].startswith("pumps/")
@@ -696,14 +696,14 @@ print(json.dumps(found))
 def test_a_document_with_ten_near_questions_does_not_crowd_out_the_others(
     kb: kbstore.Store, way: str
 ) -> None:
-    kb.put("many.md", "how often do we retry a failing call", embed=False)
+    kb.put("many.md", "how often do we retry a failing call", defer=True)
     kb.connection.executemany(
         "insert into question (document_id, text) select id, ? from document",
         [(f"how often do we retry a failing call, variant{number}",) for number in range(10)],
     )
     for number in range(5):
-        kb.put(f"other{number}.md", f"retry a failing call, part{number}", embed=False)
-    kb.put("far.md", "an octopus has three hearts", embed=False)
+        kb.put(f"other{number}.md", f"retry a failing call, part{number}", defer=True)
+    kb.put("far.md", "an octopus has three hearts", defer=True)
     assert kb.embed().questions == 10
     query = "how often do we retry a failing call"
     found = ask(kb, query, way, limit=5)
@@ -726,10 +726,10 @@ def test_a_filter_holds_before_the_lists_are_cut(kb: kbstore.Store) -> None:
     """Three notes that 500 others surpass in every list come back when only they are asked for."""
     with kb.batch():
         for number in range(500):
-            kb.put(f"projects/{number:03}.md", "harbour lights", title="Harbour", embed=False)
+            kb.put(f"projects/{number:03}.md", "harbour lights", title="Harbour", defer=True)
         for number in range(3):
             text = "a long note about many other things, and the harbour at last, " * 5
-            kb.put(f"self/{number}.md", text + f"octopus{number}", embed=False)
+            kb.put(f"self/{number}.md", text + f"octopus{number}", defer=True)
     assert kb.embed().pending == 0
     mine = ["self/0.md", "self/1.md", "self/2.md"]
     for way in ("words", "vectors", "fused"):

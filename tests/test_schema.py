@@ -29,7 +29,7 @@ class TestFile:
     def test_the_header_tells_whose_it_is(self, conn, database) -> None:
         header = database.read_bytes()[:100]
         assert int.from_bytes(header[68:72], "big") == APPLICATION_ID == 0x6B627374
-        assert int.from_bytes(header[60:64], "big") == SCHEMA_VERSION == 1
+        assert int.from_bytes(header[60:64], "big") == SCHEMA_VERSION == 2
 
     def test_it_is_the_owner_s_alone(self, conn, database) -> None:
         assert stat.S_IMODE(database.stat().st_mode) == 0o600

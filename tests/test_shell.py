@@ -37,7 +37,10 @@ def shell(database: Path, *arguments: str, input: str, extension: bool) -> str:
 def test_a_session_prints_what_it_should(name: str, tmp_path: Path) -> None:
     extension = name == "vectors"
     session = (SESSIONS / f"{name}.sql").read_text()
-    opening = ".read schema.sql\n.read views.sql\n" + ".read vectors.sql\n" * extension
+    opening = (
+        ".read schema.sql\n.read triggers.sql\n.read views.sql\n"
+        + ".read vectors.sql\n" * extension
+    )
     printed = shell(tmp_path / "kb.sqlite3", input=opening + session, extension=extension)
     assert printed == (SESSIONS / f"{name}.out").read_text()
 

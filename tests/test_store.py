@@ -192,8 +192,8 @@ class TestTheRest:
 
     def test_listing(self, kb) -> None:
         kb.put("projects/x/a.md", "12345", tags=["One"], updated="2026-01-01")
-        kb.put("projects/b.md", "text", embed=False)
         kb.put("journal/2026-01-01.md", "text")
+        kb.put("projects/b.md", "text", defer=True)
         assert [d.path for d in kb.list()] == [
             "journal/2026-01-01.md",
             "projects/b.md",
@@ -219,13 +219,13 @@ class TestTheRest:
 
     def test_status_counts(self, kb) -> None:
         kb.put("a.md", "text")
-        kb.put("skills/s/SKILL.md", "text", embed=False)
         kb.put("journal/2026-01-01.md", "text")
         kb.put("a.md", "other text")
+        kb.put("skills/s/SKILL.md", "text", defer=True)
         status = kb.status()
         assert (status.documents, status.skills, status.journals) == (3, 1, 1)
         assert (status.pending, status.passages, status.versions) == (1, 2, 1)
-        assert (status.model, status.available_model, status.schema_version) == ("fake", "fake", 1)
+        assert (status.model, status.available_model, status.schema_version) == ("fake", "fake", 2)
         assert status.size > 0
         assert "1 of 3 documents" in status.degraded[0]
 

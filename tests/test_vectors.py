@@ -76,7 +76,7 @@ class TestCalls:
 
     def test_texts_go_out_in_batches(self, kb, embedder) -> None:
         for i in range(40):
-            kb.put(f"{i}.md", f"text {i}", embed=False)
+            kb.put(f"{i}.md", f"text {i}", defer=True)
         sizes: list[int] = []
         embed = embedder.embed
         embedder.embed = lambda texts, task: sizes.append(len(texts)) or embed(texts, task)
@@ -97,7 +97,7 @@ class TestCalls:
 
     def test_the_newest_come_first_and_a_limit_holds(self, kb, embedder) -> None:
         for day in ("03", "01", "02"):
-            kb.put(f"{day}.md", f"text of day {day}", updated=f"2026-01-{day}", embed=False)
+            kb.put(f"{day}.md", f"text of day {day}", updated=f"2026-01-{day}", defer=True)
         report = kb.embed(limit=2)
         assert [text[-2:] for text in documents(embedder)] == ["03", "02"]
         assert (report.documents, report.pending) == (2, 1)
@@ -135,8 +135,8 @@ class TestFailure:
     ) -> None:
         embedder.vectors["cursed"] = vector
         for i in range(5):
-            kb.put(f"{i}.md", f"falcon {i}", embed=False)
-        kb.put("bad.md", "cursed falcon", embed=False)
+            kb.put(f"{i}.md", f"falcon {i}", defer=True)
+        kb.put("bad.md", "cursed falcon", defer=True)
         report = kb.embed()
         assert (report.documents, report.failed, report.pending) == (5, 1, 1)
         assert kb.get("bad.md").pending
@@ -176,7 +176,7 @@ class TestFailure:
         assert kb.search("falcon").hits[0].vectors
 
     def test_a_text_that_is_not_utf8_holds_up_nothing(self, kb) -> None:
-        kb.put("a.md", "falcon", embed=False)
+        kb.put("a.md", "falcon", defer=True)
         kb.connection.execute(
             "insert into document (path, title, body) values ('bad.md', 'x', cast(x'ff61' as text))"
         )
@@ -222,7 +222,7 @@ class TestNothingStale:
         assert kb.search("falcon").hits == ()
 
     def test_a_text_that_changes_while_it_is_embedded_stays_pending(self, kb, embedder) -> None:
-        kb.put("a.md", "first text", embed=False)
+        kb.put("a.md", "first text", defer=True)
         embed = embedder.embed
 
         def edit_meanwhile(texts, task):

@@ -111,7 +111,7 @@ class Set:
             title="-" if alone else document["title"].strip() or document["_id"],
             tags=[] if alone else document.get("tags", []),
             updated=document.get("date"),
-            embed=False,
+            defer=True,
         )
 
     def _give_vectors(self, corpus: list[dict[str, Any]]) -> None:

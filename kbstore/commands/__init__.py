@@ -1,0 +1,1 @@
+"""The commands of ``kbstore``, by what they are about."""
