@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .commands import files, folders, model, notes, questions, vectors
+from .commands import files, folders, model, notes, questions, ranking, safety, vectors
 from .commands.base import DEFAULT_DATABASE
 from .errors import KBError
 
@@ -54,6 +54,8 @@ for command in (
     files.init, folders.sync, folders.watch, folders.export,
     notes.store, notes.append, notes.add, notes.get, notes.ls, notes.rm, notes.mv, notes.search,
     vectors.embed, questions.hype, questions.questions, model.model,
+    ranking.evaluate, ranking.tune, safety.history, safety.diff, safety.check, safety.backup,
+    safety.restore, safety.compact,
     files.status, files.demo, files.sql,
 ):  # fmt: skip
     main.add_command(command)

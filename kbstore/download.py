@@ -24,9 +24,8 @@ else:
 if TYPE_CHECKING:
     from requests import Response
 
-_PIECE = 256 * 1024  # bytes read at once
-_STEP = 1024 * 1024  # bytes that a try must bring to count as progress
-_RETRIES = 5  # tries in a row without progress
+_PIECE = 64 * 1024  # bytes read at once; of a connection that is cut, the last piece is lost
+_RETRIES = 5  # tries in a row that bring nothing
 
 Progress = Callable[[int, int | None], None]  # (bytes there, of how many, if the server says so)
 
@@ -91,7 +90,7 @@ def _lock(stream: IO[bytes]) -> bool:
     """Whether this process has it now; its end, however it comes, gives it back."""
     try:
         if sys.platform == "win32":
-            stream.seek(_STEP)  # a locked byte cannot be read: one beyond the end
+            stream.seek(_PIECE)  # a locked byte cannot be read: one beyond the end
             msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,7 +125,7 @@ def fetch(url: str, part: Part, progress: Progress | None) -> None:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise _full(part, None) from None
             raise
-        tries = 0 if part.size >= best + _STEP else tries + 1
+        tries = 0 if part.size > best else tries + 1
         best = max(best, part.size)
         if tries > (_RETRIES if best > begun else 1):
             kept = f"; {part.data} keeps {part.size:,} bytes to go on from" if part.size else ""

@@ -218,7 +218,7 @@ def broken_files(mode: str | None = None) -> list[str]:
         if place == _CHOSEN or (there and not problem):
             break  # this one serves
         if problem:
-            found.append(f"{problem}; it is passed over, `kbstore model pull` replaces it")
+            found.append(f"{problem}; until then it is passed over")
     return found
 
 

@@ -52,13 +52,13 @@ def check(file: Path) -> GgufFile:
     try:
         with file.open("rb") as stream:
             found = _read(stream, size)
-    except (struct.error, ValueError, UnicodeDecodeError, OverflowError, KeyError):
+    except (struct.error, ValueError, ArithmeticError, KeyError, TypeError, RecursionError):
         found = None
     if found is None or found.size < found.needs:
         needs = f" of {found.needs:,}" if found else ""
         raise ModelUnavailableError(
             f"the model file {file} is broken or cut short ({size:,}{needs} bytes):"
-            " fetch it again from gpt4all.io/models/gguf, or delete it to use another model"
+            " `kbstore model pull` fetches it again"
         )
     return found
 

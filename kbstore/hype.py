@@ -12,16 +12,13 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from functools import cache
-from time import time
 from typing import Any, Protocol
 
-from . import passage
+from . import network, passage
 from .errors import ModelError, ModelUnavailableError, RateLimitedError
 from .pace import Pace
 
@@ -61,8 +58,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run would cost, before it is begun. ``cost`` is in US dollars, by litellm's price
-    table; None: the model is not in it."""
+    """What a run would cost. ``cost``: US dollars by litellm's price table; None: not in it."""
 
     model: str
     calls: int
@@ -78,21 +74,13 @@ class LLM:
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        api_base: str | None = None,
-        temperature: float = 0.3,
-        max_tokens: int = 1_024,
-        timeout: float = 60.0,  # seconds a call
-        prompt: str = PROMPT,
-        pace: Pace | None = None,
-    ) -> None:
-        self.name = name
+        self, name: str, *, api_base: str | None = None, temperature: float = 0.3,
+        max_tokens: int = 1_024, timeout: float = 60.0,  # seconds a call
+        prompt: str = PROMPT, pace: Pace | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self._prompt, self._pace = name, prompt, pace or Pace()
         self._api_base = api_base
         self._options = {"temperature": temperature, "max_tokens": max_tokens, "timeout": timeout}
-        self._prompt = prompt
-        self._pace = pace or Pace()
 
     def questions(self, note: str, avoid: Sequence[str] = ()) -> list[str]:
         """At most 10. Fewer than 5 are asked for once more; none at all is a ModelError.
@@ -100,21 +88,23 @@ class LLM:
         Errors in passing are tried again, 3 times in all; a provider that limits its rate is waited
         for as `Pace` allows.
         """
-        said = self._complete(note, avoid)
-        found = parse(said, avoid)
-        if len(found) < MIN_QUESTIONS:
+        found: list[str] = []
+        said = ""
+        for _ in range(2):
             try:
                 said = self._complete(note, [*avoid, *found])
             except ModelError:
                 if not found:
                     raise
-                return found  # a few are better than none
-            found = [*found, *parse(said, [*avoid, *found])][:MAX_QUESTIONS]
+                break  # a few are better than none
+            found += parse(said, [*avoid, *found])
+            if len(found) >= MIN_QUESTIONS:
+                break
         if not found:
             words = _masked(" ".join(said.split()))
             answer = f"it said: {words[:120]!r}" if words else "its answer was empty"
             raise ModelError(f"{self.name} wrote no question ({answer})")
-        return found
+        return found[:MAX_QUESTIONS]
 
     def estimate(self, notes: Sequence[str]) -> Estimate:
         """Raises ModelUnavailableError where litellm cannot be loaded."""
@@ -127,15 +117,10 @@ class LLM:
         return Estimate(model, len(notes), prompt, completion, cost)
 
     def _messages(self, note: str, avoid: Sequence[str]) -> list[dict[str, str]]:
-        asked = "".join(f"\n- {question}" for question in avoid)
-        return [
-            {"role": "system", "content": self._prompt},
-            {
-                "role": "user",
-                "content": f"<note>\n{note}\n</note>"
-                + (f"\n\nDo not write these again:{asked}" if asked else ""),
-            },
-        ]
+        text = f"<note>\n{note}\n</note>"
+        if avoid:
+            text += "\n\nDo not write these again:" + "".join(f"\n- {old}" for old in avoid)
+        return [{"role": "system", "content": self._prompt}, {"role": "user", "content": text}]
 
     def _complete(self, note: str, avoid: Sequence[str]) -> str:
         litellm = _litellm()
@@ -143,15 +128,12 @@ class LLM:
         while True:
             try:
                 with self._pace.turn():
+                    # No retries of litellm's own: they would not slow the other threads down.
                     answer = litellm.completion(
-                        model=self.name,
-                        messages=self._messages(note, avoid),
-                        api_base=self._api_base,
-                        num_retries=0,  # ours: litellm's own would not slow the other threads down
-                        max_retries=0,
-                        drop_params=True,
+                        model=self.name, messages=self._messages(note, avoid),
+                        api_base=self._api_base, num_retries=0, max_retries=0, drop_params=True,
                         **self._options,
-                    )
+                    )  # fmt: skip
             except ModelError:  # the run was stopped
                 raise
             except Exception as error:
@@ -159,20 +141,18 @@ class LLM:
                 self._judge(litellm, error, tries)
                 continue
             self._pace.went_well()
-            try:
+            with suppress(AttributeError, IndexError, TypeError):
                 return str(answer.choices[0].message.content or "")
-            except (AttributeError, IndexError, TypeError):
-                return ""
+            return ""
 
     def _judge(self, litellm: Any, error: Exception, tries: int) -> None:
         """Return to try again; raise what it comes to otherwise."""
         message = _one_line(error)
-        status = getattr(error, "status_code", 0)
-        status = status if isinstance(status, int) else 0
+        status = int(getattr(error, "status_code", 0) or 0)
         if isinstance(error, litellm.RateLimitError):
             if not self._pace.limited(retry_after(error), tries):
                 raise RateLimitedError(f"{self.name} limits its rate: {message}") from None
-        elif "LLM provider" in message.replace("Provider", "provider"):
+        elif re.search("LLM provider", message, re.I):
             raise ModelUnavailableError(
                 f"{self.name} is no model that litellm knows: name its provider, too, as in"
                 " openai/gpt-4o-mini"
@@ -205,7 +185,7 @@ def note_text(heading: str, body: str, limit: int = MAX_NOTE) -> str:
 
 # What it answers ---------------------------------------------------------------------------------
 
-_MAX_ANSWER, _MAX_LINE = 65_536, 4_000  # characters that are read of an answer, of a line of it
+_MAX_ANSWER, _MAX_LINE = 32_768, 4_000  # characters that are read of an answer, of a line of it
 
 _REASONING = re.compile(r"^[ \t]*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.I | re.M | re.S)
 _REASONED = re.compile(r"(?<!`)</(?:think|thinking|reasoning)>", re.I)
@@ -217,23 +197,25 @@ _EMPHASIS = re.compile(
     r"|([*_]{1,3})(?=[^\s*_])([^*`]{1,300}?[?？؟])\2)"
 )
 _MARK = re.compile(
-    r"^(?:[-*+>#|–—]+\s+|[•‣◦●▪·]\s*|\[[ x]\]\s+"
-    r"|[(\[（#]?(?:\d{1,2}|第?[一二三四五六七八九十]{1,3})\\?\s*"
+    r"^(?:[-*+>#|–—]+\s+|[•‣◦●▪·①-⑳]\s*|\[[ x]\]\s+|\d{1,2}\s+[-–—]\s+(?!\d)|\d\ufe0f?\u20e3\s*"
+    r"|</?(?:think|thinking|reasoning)>|[(\[（#]?(?:\d{1,2}|第?[一二三四五六七八九十]{1,3})\\?\s*"
     r"(?:[)\]）、．]|[.:：]\)?(?-i:(?![a-z])))(?!\d)\s*"
-    r"|\d{1,2}\s+[-–—]\s+(?!\d)|[①-⑳]\s*|\d\ufe0f?\u20e3\s*"
     r"|[(\[]?[a-z][)\]]\s+|(?-i:[a-z]|[ivx]{2,4}|[IVX]{2,4})[.)]\s+"
     r"|(?:q|question|frage|pregunta|pergunta|domanda|вопрос|问题|問題|質問)"
     r"\s*#?[\d一二三四五六七八九十]{0,3}\s*[:.)：]\s*)+",
     re.I,
 )
-_PAIRS = "\"\" '' `` ** __ () （） [] “” „“ „” ‘’ «» »« ‹› 「」 『』 《》".split()
-_CLOSING = "\"'`*_”’»›」』》"
+_PAIRS = (
+    '""', "''", "``", "**", "__", "()", "（）", "[]",
+    "“”", "„“", "„”", "‘’", "«»", "»«", "‹›", "「」", "『』", "《》",
+)  # fmt: skip
+_CLOSING = "\"'`*_“”‘’«»›」』》"
 _BETWEEN = re.compile(
     rf"(?<=[?？؟])[{_CLOSING}]*,?\s+(?=[^\s?？؟!(\[（])|(?:(?<=？)|(?<=か。))(?=[^\s{_CLOSING}(（!?？])"
 )
 _REMARK = re.compile(rf"(?<=[?？؟])([{_CLOSING}]*)\s*[(\[（].*[)\]）]$")
 _OFFER = re.compile(
-    r"(?:^|[.!]\s+)(?:would you like|what would you like|do you want|want me|is there anything else"
+    r"(?:^|[.!]\s+)(?:(?:what )?would you like|do you want|want me|is there anything else"
     r"|do you have any (?:other|more)|how (?:can|may) i (?:help|assist)(?: you\b|\?)"
     r"|(?:shall|should|can|may) i\b.*\b(?:you with|(?:more|other) questions|continue\?|go on\?)"
     r"|could you (?:please )?(?:provide|share|give|paste)\b.*\b(?:note|text|content|details)\b)",
@@ -244,19 +226,18 @@ _OFFER = re.compile(
 def parse(answer: str, avoid: Sequence[str] = ()) -> list[str]:
     """The questions in an LLM's answer, at most 10, whatever surrounds them.
 
-    Understands lines with numbers, bullets, quotes or bold type, JSON (a list, or objects with
-    lists, also cut short), code fences, an introduction, reasoning in tags. Leaves out what is no
-    question, what came before or is in ``avoid`` (but for case and punctuation), offers to go on.
+    Understands numbers, bullets, quotes, bold type, code fences, JSON (also cut short), reasoning.
+    Leaves out what is no question, what came before or is in ``avoid`` (but for case and
+    punctuation), and offers to go on.
     """
     text = _REASONED.split(_REASONING.sub("", answer))[-1]
     seen = {_key(question) for question in avoid}
     kept: list[str] = []
-    for line in _lines(text[:_MAX_ANSWER]):
-        for question in _questions(line):
-            key = _key(question)
-            if key not in seen and len(kept) < MAX_QUESTIONS:
-                seen.add(key)
-                kept.append(question)
+    for question in (q for line in _lines(text[:_MAX_ANSWER]) for q in _questions(line)):
+        key = _key(question)
+        if key not in seen and len(kept) < MAX_QUESTIONS:
+            seen.add(key)
+            kept.append(question)
     return kept
 
 
@@ -283,37 +264,31 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        # {"question": …, "answer": …}: what is beside a question is none, however it ends
+        named = [item for key, item in value.items() if "question" in str(key).lower()]
+        value = named or list(value.values())
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
             yield from _strings(item)
-    elif isinstance(value, dict):
-        # {"question": …, "answer": …}: what is beside a question is none, however it ends
-        named = {key: v for key, v in value.items() if "question" in str(key).lower()}
-        for item in (named or value).values():
-            yield from _strings(item)
 
 
 def _cut_short(text: str, start: int) -> tuple[list[str], int]:
     """The texts that are whole in JSON that ends in the middle, and where the last one ends."""
-    end, key, members = start, "", []
+    strings, end = [], start
     for found in _STRING.finditer(text, start):
-        if not found[2]:
-            with suppress(ValueError):
-                string = json.loads(found[1], strict=False)
-                members.append((key if found.start() == end else "", string))
-        end, key = found.end(), found[1].lower()
-    named = [string for key, string in members if "question" in key]
-    return named or [string for _, string in members], end
+        with suppress(ValueError):
+            strings += [] if found[2] else [json.loads(found[1], strict=False)]
+        end = found.end()
+    return strings, end
 
 
 def _questions(line: str) -> Iterator[str]:
     line = " ".join(_CONTROL.sub(" ", line[:_MAX_LINE]).split())
     for part in _parts(_bare(_EMPHASIS.sub(r"\1\3", line))):
-        if len(part) > 2 * MAX_QUESTION:
-            continue
-        question = _bare(_REMARK.sub(r"\1", _bare(part)))
+        question = _bare(_REMARK.sub(r"\1", _bare(part[:1_000])))
         letters = sum(character.isalnum() for character in question)
         if _asks(question) and letters >= 4 and len(question) <= MAX_QUESTION:
             yield unicodedata.normalize("NFC", question)
@@ -336,7 +311,7 @@ def _bare(line: str) -> str:
     while line != before:
         before = line
         line = _MARK.sub("", line.strip(" \t,"))
-        if _is_wrapped(line):
+        if len(line) > 1 and line[0] + line[-1] in _PAIRS:
             line = line[1:-1]
         elif line.startswith(tuple('"“„«「')) and not re.search(r"[\"“”»」]", line[1:]):
             line = line[1:]  # opened and never closed
@@ -345,18 +320,10 @@ def _bare(line: str) -> str:
     return line
 
 
-def _is_wrapped(line: str) -> bool:
-    """Whether the quotes around it are a pair, as they are not in ``"a" or "b?"``."""
-    if len(line) < 2 or line[0] + line[-1] not in _PAIRS:
-        return False
-    inside, closed, _ = line[1:-1].partition(line[-1])
-    return not closed or line[0] in inside or inside[-1:] in ("", " ", "(")
-
-
 def _asks(line: str) -> bool:
     """Whether it ends as a question does, in any script."""
     line = line[:_MAX_LINE].rstrip(f" \t\n!,{_CLOSING}")
-    greek = line.endswith((";", "\u037e")) and re.search("[α-ωά-ώ]", line, re.I)
+    greek = line.endswith((";", "\u037e")) and re.search("[α-ωά-ώ]{2}", line, re.I)
     japanese = re.search("[すんうのるいた何]か。?$", line[-9:])
     asks = line.endswith(tuple("?？؟፧⸮‽⁇⁈⁉")) or "՞" in line or japanese or greek
     return bool(asks) and not _OFFER.search(line)
@@ -389,33 +356,26 @@ def _litellm() -> Any:
 
 
 def _tokens(litellm: Any, model: str, messages: list[dict[str, str]]) -> int:
-    try:
+    with suppress(Exception):  # a tokenizer that would have to be downloaded
         return int(litellm.token_counter(model=model, messages=messages))
-    except Exception:  # a tokenizer that would have to be downloaded
-        return sum(len(message["content"]) for message in messages) // 4
+    return sum(len(message["content"]) for message in messages) // 4
 
 
 def _price(litellm: Any, model: str) -> tuple[float, float] | None:
-    """US dollars a token that is read, and one that is written. (litellm's own cost_per_token takes
-    all notes for one call, whose price may be another, and asks an Ollama server.)"""
+    """US dollars a token that is read, and one that is written. (litellm's cost_per_token takes all
+    notes for one call, which may have another price, and calls an Ollama server.)"""
     provider, _, name = model.partition("/")
-    known = litellm.model_cost.get(model) or litellm.model_cost.get(name, {})
-    if model not in litellm.model_cost and known.get("litellm_provider") != provider:
-        return None
-    costs = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-    return None if None in costs else (float(costs[0]), float(costs[1]))
+    entry = litellm.model_cost.get(model)
+    if entry is None and litellm.model_cost.get(name, {}).get("litellm_provider") == provider:
+        entry = litellm.model_cost[name]
+    read, written = ((entry or {}).get(f"{way}_cost_per_token") for way in ("input", "output"))
+    return None if read is None or written is None else (float(read), float(written))
 
 
-def retry_after(error: Exception, now: Callable[[], float] = time) -> float | None:
+def retry_after(error: Exception) -> float | None:
     """The seconds that the provider asks to wait for, from its Retry-After header."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    value = str(headers.get("retry-after", "")).strip()
-    with suppress(ValueError):
-        return max(0.0, float(value))
-    with suppress(ValueError, TypeError, OverflowError):
-        moment = parsedate_to_datetime(value)
-        return max(0.0, moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - now())
-    return None
+    response = getattr(error, "response", None)
+    return None if response is None else network.retry_after(response)
 
 
 _NO_KEY = re.compile(
@@ -423,20 +383,17 @@ _NO_KEY = re.compile(
     r"|api[_ ]key.*(?:must be set|not set|missing|required|not valid)",
     re.I,
 )
-_SECRET_NAME = re.compile(r"API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS", re.I)
 
 
 def _masked(message: str) -> str:
     """Without the keys of the environment, and without what looks like one."""
     for name, value in os.environ.items():
-        if len(value.strip()) >= 6 and _SECRET_NAME.search(name):
+        secret = re.search("api_?key|token|secret|password|credentials", name, re.I)
+        if secret and len(value.strip()) >= 6:
             message = message.replace(value.strip(), "…")
-    message = re.sub(r"//[^/\s@]+@", "//…@", message)
-    return re.sub(r"\b(sk|pk|nk|key)-[\w-]{6,}", "…", message)
+    return re.sub(r"\b(sk|pk|nk|key)-[\w-]{6,}|(?<=//)[^/\s@]+(?=@)", "…", message)
 
 
 def _one_line(error: BaseException) -> str:
-    text = re.sub(
-        r"^(litellm\.)?((Timeout )?\w*(Error|Timeout|Exception)\s*[:-]\s*)+", "", str(error)
-    )
+    text = re.sub(r"^(litellm\.|Timeout |\w*(Error|Timeout|Exception)\s*[:-]\s*)+", "", str(error))
     return " ".join(_masked(text).split())[:300] or type(error).__name__

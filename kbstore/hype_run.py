@@ -12,7 +12,7 @@ from typing import Protocol
 
 from . import hype
 from .document import content_hash, heading
-from .errors import ModelError, ModelUnavailableError, RateLimitedError
+from .errors import DatabaseError, KBError, ModelError, ModelUnavailableError, RateLimitedError
 from .hype import Generator
 from .pace import Pace
 from .report import HypeReport, Progress
@@ -27,7 +27,7 @@ class Base(Protocol):
     def read(self, document_id: int) -> Work | None: ...
     def reuse(self, work: Work) -> bool: ...
     def save(self, work: Work, found: list[str], model: str) -> int: ...
-    def fail(self, work: Work, error: ModelError) -> None: ...
+    def fail(self, document_id: int, error: KBError) -> None: ...
     def embed(self) -> str | None: ...
 
 
@@ -51,7 +51,9 @@ def ask(generator: Generator, work: Work) -> list[str]:
         # Also what a host's own generator gives is made into clean questions.
         found = hype.parse("\n".join(map(str, answer)), work.avoid)
     except ModelError as error:
-        raise type(error)(f"{work.path}: {error}") from error
+        kinds = (ModelUnavailableError, RateLimitedError, ModelError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{work.path}: {error}") from error
     except Exception as error:
         message = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelError(f"{work.path}: {generator.name} failed: {message}") from error
@@ -79,7 +81,7 @@ class Run:
         self._todo: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[Work, list[str] | ModelError]] = queue.SimpleQueue()
         self._report = HypeReport(generator.name)
-        self._in_flight = 0
+        self._in_flight: dict[str, list[int]] = {}  # hash -> others with the same text, that wait
         self._in_vain = 0  # notes in a row for which the LLM could not be reached
         self._since_embedding = 0
 
@@ -95,36 +97,51 @@ class Run:
             self._pace.stop()
             for _ in range(self._parallel):
                 self._todo.put(None)
+            self._progress = None  # it may be what has raised
             with suppress(queue.Empty):
                 while True:
-                    self._settle(*self._done.get_nowait())
+                    work, outcome = self._done.get_nowait()
+                    if not isinstance(outcome, ModelError):  # that of one who was stopped is none
+                        self._settle(work, outcome)
             self._embed()
         return self._report
 
     def _ask(self) -> None:
         while work := self._todo.get():
+            outcome: list[str] | ModelError
             try:
-                self._done.put((work, ask(self._generator, work)))
+                outcome = ask(self._generator, work)
             except ModelError as error:
-                self._done.put((work, error))
+                outcome = error
+            except BaseException as error:  # SystemExit, say: the run would wait for ever
+                outcome = ModelError(f"{work.path}: {self._generator.name} failed: {error!r}")
+            self._done.put((work, outcome))
 
     def _feed(self) -> bool:
         """Give the threads work; whether there is something to wait for."""
-        while self._ids and self._in_flight < self._parallel and not self._report.error:
-            work = self._base.read(self._ids.popleft())
+        while self._ids and len(self._in_flight) < self._parallel and not self._report.error:
+            document_id = self._ids.popleft()
+            try:
+                work = self._base.read(document_id)
+            except DatabaseError as error:  # a text that is not UTF-8, from another program
+                self._base.fail(document_id, error)
+                self._count(failed=1)
+                continue
             if work is None:
-                continue
-            if not self._again and self._base.reuse(work):
+                self._of -= 1
+            elif not self._again and self._base.reuse(work):
                 self._count(reused=1)
-                continue
-            self._todo.put(work)
-            self._in_flight += 1
-        return self._in_flight > 0
+            elif work.hash in self._in_flight:
+                self._in_flight[work.hash].append(document_id)
+            else:
+                self._in_flight[work.hash] = []
+                self._todo.put(work)
+        return bool(self._in_flight)
 
     def _settle(self, work: Work, outcome: list[str] | ModelError) -> None:
-        self._in_flight -= 1
+        self._ids.extendleft(self._in_flight.pop(work.hash))
         if isinstance(outcome, ModelError):
-            self._base.fail(work, outcome)
+            self._base.fail(work.id, outcome)
             self._count(failed=1)
             unreachable = isinstance(outcome, ModelUnavailableError)
             self._in_vain = self._in_vain + 1 if unreachable else 0

@@ -7,16 +7,20 @@ The one writer of question and questioned; their vectors are made by `vectors`.
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 from . import hype
-from .document import check_text
+from .document import check_path, check_text
 from .errors import (
     ConflictError,
     DatabaseError,
     InputError,
+    KBError,
     ModelError,
     ModelUnavailableError,
     NotFoundError,
@@ -82,16 +86,22 @@ class Questions:
                 "no LLM is set that could write questions: name one as litellm does, with"
                 " KBSTORE_HYPE_MODEL=openai/gpt-4o-mini, say, or in the setting hype_model"
             )
-        setting = self._session.setting
         return LLM(
             name,
-            api_base=os.environ.get("KBSTORE_HYPE_API_BASE"),
-            temperature=float(setting("hype_temperature")),
-            max_tokens=int(setting("hype_max_tokens")),
-            timeout=float(setting("hype_timeout")),
-            prompt=setting("hype_prompt") or hype.PROMPT,
+            api_base=os.environ.get("KBSTORE_HYPE_API_BASE") or None,
+            temperature=self._number("hype_temperature"),
+            max_tokens=int(self._number("hype_max_tokens")),
+            timeout=self._number("hype_timeout"),
+            prompt=str(self._session.setting("hype_prompt") or hype.PROMPT),
             pace=pace,
         )
+
+    def _number(self, name: str) -> float:
+        value = self._session.setting(name)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise ModelUnavailableError(f"the setting {name} is {value!r}, no number") from None
 
     # Asking it
 
@@ -101,14 +111,14 @@ class Questions:
             return None
         try:
             work = self.read(document_id)
-            if work is None or self._is_questioned(work) or self.reuse(work):
+            if work is None or self._source(work) == document_id or self.reuse(work):
                 return None
             try:
                 generator = self._llm(Pace(patient=False))
                 found = ask(generator, work)
                 self.save(work, found, generator.name)
             except ModelError as error:
-                self.fail(work, error)
+                self.fail(document_id, error)
                 return str(error)
         except DatabaseError as error:  # the text is stored; only its questions are not
             return str(error)
@@ -145,13 +155,20 @@ class Questions:
         generator = self._llm(Pace())
         if not isinstance(generator, LLM):
             raise InputError(f"{generator.name} is no litellm model: its price is not known")
-        works = map(self.read, self._waiting(generator.name, limit, again, False))
-        fresh = {work.hash: work.note for work in works if work}
-        return generator.estimate(list(fresh.values()))
+        notes: dict[str | int, str] = {}
+        for document_id in self._waiting(generator.name, limit, again, False):
+            work = self._readable(document_id)
+            if work and (again or self._source(work) is None):
+                notes[document_id if again else work.hash] = work.note
+        return generator.estimate(list(notes.values()))
 
     def _waiting(self, model: str, limit: int | None, again: bool, due: bool) -> list[int]:
         rows = self._session.run("unquestioned", model=model if again else None, due=due)
-        return [row[0] for row in rows][:limit]
+        ids = (row[0] for row in rows)
+        if limit is None:
+            return list(ids)
+        # Nobody is ever asked about a blank note: it must not take another's place.
+        return list(islice((i for i in ids if self._readable(i)), limit))
 
     def _pending(self) -> int:
         return int(self._session.value("hype_pending_count"))
@@ -164,25 +181,37 @@ class Questions:
         others = self._session.run("question_texts_kept", id=document_id)
         return Work(*row, avoid=tuple(text for (text,) in others))
 
-    def _is_questioned(self, work: Work) -> bool:
-        return bool(self._session.value("questioned", id=work.id) == work.hash)
+    def _readable(self, document_id: int) -> Work | None:
+        with suppress(DatabaseError):  # a text that is not UTF-8, from another program
+            return self.read(document_id)
+        return None
+
+    def _source(self, work: Work) -> int | None:
+        """A document whose text is the same and has been asked about; itself comes first."""
+        if self._session.value("questioned", id=work.id) == work.hash:
+            return work.id
+        source: int | None = self._session.value("questioned_with_hash", content_hash=work.hash)
+        return source
 
     def _is_current(self, work: Work) -> bool:
         now = self.read(work.id)
         return now is not None and now.hash == work.hash
 
     def reuse(self, work: Work) -> bool:
-        """Take over the questions of the same text under another path."""
+        """Take over the questions of the same text under another path, or those that it has."""
+        if self._source(work) is None:
+            return False
         with self._session.transaction():
-            source = self._session.value("questioned_with_hash", content_hash=work.hash)
-            if source is None or source == work.id or not self._is_current(work):
+            source = self._source(work)
+            if source is None or not self._is_current(work):
                 return False
             run = self._session.run
             run("document_hash", id=work.id, content_hash=work.hash)
-            run("question_clear", id=work.id)
-            run("question_copy", id=work.id, source=source, content_hash=work.hash)
-            run("question_embedding_copy", id=work.id, source=source)
-            run("questioned_copy", id=work.id, source=source)
+            if source != work.id:
+                run("question_clear", id=work.id)
+                run("question_copy", id=work.id, source=source, content_hash=work.hash)
+                run("question_embedding_copy", id=work.id, source=source)
+                run("questioned_copy", id=work.id, source=source)
             run("failure_delete", id=work.id, stage="hype")
             self._vectors.drain()
         return True
@@ -213,9 +242,9 @@ class Questions:
             self._vectors.drain()
         return stored
 
-    def fail(self, work: Work, error: ModelError) -> None:
+    def fail(self, document_id: int, error: KBError) -> None:
         with self._session.transaction():
-            self._session.run("failure_insert", id=work.id, stage="hype", error=str(error))
+            self._session.run("failure_insert", id=document_id, stage="hype", error=str(error))
 
     def embed(self) -> str | None:
         return self._vectors.embed_questions_of(None)
@@ -227,7 +256,8 @@ class Questions:
 
     def add(self, path: str, text: str) -> Question:
         """Raises NotFoundError, InputError, ConflictError (the document has it already)."""
-        text = " ".join(check_text("question", text, path).split())
+        path = check_path(path)
+        text = " ".join(unicodedata.normalize("NFC", check_text("question", text, path)).split())
         if not text:
             raise InputError(f"{path}: the question is blank")
         if len(text) > MAX_QUESTION:
@@ -238,19 +268,24 @@ class Questions:
             document_id = self._session.value("document_id", path=path)
             if document_id is None:
                 raise NotFoundError(f"there is no document {path}; `kbstore ls` lists them")
+            for old in self.list(path):
+                if old.text == text and old.state == "stale":  # the LLM's, of an older text
+                    self._session.run("question_delete", id=old.id)
+                elif old.text == text:
+                    raise ConflictError(
+                        f"{path} has the question {text!r} already ({old.id}, {old.state})"
+                    )
             rows = self._session.run(
                 "question_insert",
                 id=document_id, text=text, origin="user", content_hash=None, model=None,
             )  # fmt: skip
-            if not rows:
-                raise ConflictError(f"{path} has the question {text!r} already")
         self._vectors.embed_questions_of(document_id)
         return next(question for question in self.list(path) if question.id == rows[0][0])
 
     def remove(self, ids: Iterable[int]) -> None:
         """All or none. Raises NotFoundError."""
         with self._session.transaction():
-            for question_id in ids:
+            for question_id in dict.fromkeys(ids):
                 self._exists(question_id)
                 self._session.run("question_delete", id=question_id)
             self._vectors.drain()
@@ -258,7 +293,7 @@ class Questions:
     def veto(self, ids: Iterable[int], vetoed: bool) -> None:
         """Silence questions, or take that back. All or none. Raises NotFoundError."""
         with self._session.transaction():
-            for question_id in ids:
+            for question_id in dict.fromkeys(ids):
                 self._exists(question_id)
                 self._session.run("question_veto", id=question_id, vetoed=vetoed)
 

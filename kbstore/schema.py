@@ -65,7 +65,7 @@ def connect(path: str | os.PathLike[str], *, read_only: bool = False) -> apsw.Co
                         " `kbstore init` or `kbstore sync DIR` makes one"
                     )
                 _make(file)
-            version = _refuse_foreign_file(file)
+            version = refuse_foreign_file(file)
         except OSError as error:
             raise DatabaseError(f"{file} cannot be opened: {error.strerror or error}") from error
         if version < SCHEMA_VERSION and read_only and os.access(file, os.W_OK):
@@ -103,7 +103,7 @@ def adopt(connection: apsw.Connection) -> apsw.Connection:
             # Others recognise the file by its header, which is in the -wal file until now.
             connection.pragma("wal_checkpoint", "truncate")
         else:
-            _refuse_foreign_database(connection)
+            refuse_foreign_database(connection)
             configure(connection)
             if connection.readonly("main"):
                 _refuse_older_schema(connection)
@@ -117,7 +117,7 @@ def create(connection: apsw.Connection) -> None:
     """Create the whole schema in one transaction; another process may have been faster."""
     with transaction(connection):
         if not _is_empty(connection):
-            _refuse_foreign_database(connection)
+            refuse_foreign_database(connection)
             return
         for name in ("schema", "triggers", "views"):
             execute(connection, queries.read(name)).fetchall()
@@ -136,6 +136,36 @@ def ensure_vectors(connection: apsw.Connection) -> bool:
             execute(connection, queries.read("vectors")).fetchall()
             execute(connection, queries.named("vector_queue_all"))
     return True
+
+
+def rebuild_vectors(connection: apsw.Connection) -> None:
+    """Make the vec0 tables anew and queue every vector for them, whatever state they are in.
+
+    Raises DatabaseError.
+    """
+    if load_vec0(connection) is not None:
+        return
+    with driver_errors(connection.filename or "the database"):
+        try:
+            with transaction(connection):
+                execute(connection, queries.named("vector_tables_drop")).fetchall()
+        except DatabaseError:
+            _forget_vectors(connection)  # damaged so that they cannot even be dropped
+        ensure_vectors(connection)
+
+
+def _forget_vectors(connection: apsw.Connection) -> None:
+    """Take the vec0 tables out of the schema; VACUUM frees their pages."""
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    connection.pragma("writable_schema", True)
+    try:
+        with transaction(connection):
+            execute(connection, queries.named("vector_tables_forget")).fetchall()
+            connection.pragma("schema_version", connection.pragma("schema_version") + 1)
+    finally:
+        connection.pragma("writable_schema", False)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    execute(connection, "vacuum").fetchall()
 
 
 def _make(file: Path) -> None:
@@ -178,7 +208,7 @@ def _clear_drafts(file: Path) -> None:
                 draft.unlink()
 
 
-def _refuse_foreign_file(file: Path) -> int:
+def refuse_foreign_file(file: Path) -> int:
     """Judge by the first 100 bytes, before SQLite touches the file (opening a database in WAL
     mode already makes two files beside it); return the schema's version."""
     if file.is_dir():
@@ -200,7 +230,7 @@ def _refuse_foreign_file(file: Path) -> int:
     return version
 
 
-def _refuse_foreign_database(connection: apsw.Connection) -> None:
+def refuse_foreign_database(connection: apsw.Connection) -> None:
     name = connection.filename or "the database"
     _refuse(name, connection.pragma("application_id"), connection.pragma("user_version"))
 

@@ -113,6 +113,7 @@ def parameters(
     return {
         "query": clean(query),
         "embedding": None,
+        "without": None,
         "limit": limit,
         "topic": clean(topic).strip("/") or None if topic is not None else None,
         "type": type,

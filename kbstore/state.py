@@ -37,6 +37,7 @@ class State:
                 None if problem else execute(self._session.connection, "select vec_version()").get
             )
         degraded = [problem] if problem else []
+        degraded += self._vectors.broken_files()
         available = None
         try:
             available = self._vectors.models()[0].name

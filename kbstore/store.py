@@ -70,11 +70,11 @@ class Store:
             if isinstance(database, apsw.Connection)
             else schema.connect(database, read_only=read_only)
         )
-        self._session = Session(connection)
-        self.vectors = Vectors(self._session, embedder, inference_mode)
-        self.questions = Questions(self._session, self.vectors, hype)
-        self.sources = Sources(self._session)
-        self._state = State(self._session, self.vectors, self.questions)
+        self.session = Session(connection)
+        self.vectors = Vectors(self.session, embedder, inference_mode)
+        self.questions = Questions(self.session, self.vectors, hype)
+        self.sources = Sources(self.session)
+        self._state = State(self.session, self.vectors, self.questions)
         self._holds_model = embedder == "auto"
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class Store:
 
     @property
     def connection(self) -> apsw.Connection:
-        return self._session.connection
+        return self.session.connection
 
     # Documents
 
@@ -138,7 +138,7 @@ class Store:
             updated=updated,
             frontmatter=frontmatter,
         )
-        with self._session.transaction():
+        with self.session.transaction():
             self._expect(path, expected_hash)
             action, document_id = self._write(path, given, allow_empty)
         return self._follow(path, action, document_id, hype and not defer, defer)
@@ -160,7 +160,7 @@ class Store:
         given = check_note(path, text, title=title, tags=tags)
         if not text.strip():
             raise EmptyContentError(f"{path}: the text is empty; nothing is added")
-        with self._session.transaction():
+        with self.session.transaction():
             old = self._find(path)
             if old is not None:
                 between = "\n\n" if old.body.strip() else ""
@@ -194,7 +194,7 @@ class Store:
         if hype:
             notes.append(self.questions.ask_one(document_id))
             notes.append(self.vectors.embed_questions_of(document_id))
-        pending = bool(self._session.run("pending_of", id=document_id))
+        pending = bool(self.session.run("pending_of", id=document_id))
         said = dict.fromkeys(note for note in notes if note)
         return PutReport(path, action, pending, "; ".join(said) or None)
 
@@ -221,15 +221,15 @@ class Store:
             path, fields["title"], fields["tags"], fields["description"], fields["body"]
         )
         if old and same and fields["updated"] == old.updated:
-            self._session.run("document_hash", id=old.id, content_hash=digest)
+            self.session.run("document_hash", id=old.id, content_hash=digest)
             return "unchanged", old.id
         fields |= {
             "tags": json.dumps(fields["tags"], ensure_ascii=False),
             "content_hash": digest,
         }
         if old is None:
-            return "created", self._session.run("document_insert", path=path, **fields)[0][0]
-        self._session.run("document_update", id=old.id, **fields)
+            return "created", self.session.run("document_insert", path=path, **fields)[0][0]
+        self.session.run("document_update", id=old.id, **fields)
         return "replaced", old.id
 
     def get(self, path: str) -> Document:
@@ -241,7 +241,7 @@ class Store:
         return document
 
     def _find(self, path: str) -> Document | None:
-        rows = self._session.run("document", path=path)
+        rows = self.session.run("document", path=path)
         if not rows:
             return None
         return Document.of_row(rows[0])
@@ -252,9 +252,9 @@ class Store:
     def delete(self, path: str) -> None:
         """Delete a document; its text stays in the history. Raises NotFoundError, InputError."""
         path = check_path(path)
-        with self._session.transaction():
+        with self.session.transaction():
             self.get(path)
-            self._session.run("document_delete", path=path)
+            self.session.run("document_delete", path=path)
             self.vectors.drain()
 
     def move(self, old: str, new: str) -> None:
@@ -262,26 +262,26 @@ class Store:
 
         Raises NotFoundError, ConflictError."""
         old, new = check_path(old), check_path(new)
-        with self._session.transaction():
+        with self.session.transaction():
             document = self.get(old)
             if old != new and self._find(new):
                 raise ConflictError(f"there is a document {new} already; {old} stays where it is")
             is_name = document.title == title_from_path(old)
             title = title_from_path(new) if is_name else document.title
-            self._session.run("document_move", old=old, new=new, title=title)
+            self.session.run("document_move", old=old, new=new, title=title)
             # The trigger has seen another title, but the content is the same.
-            self._session.run("document_hash", id=document.id, content_hash=document.content_hash)
+            self.session.run("document_hash", id=document.id, content_hash=document.content_hash)
 
     def topics(self) -> dict[str, int]:
         """The first folders of the paths, with the number of documents in each."""
-        return dict(self._session.run("topics"))
+        return dict(self.session.run("topics"))
 
     def list(
         self, *, topic: str | None = None, type: str | None = None, tag: str | None = None
     ) -> Summaries:
         """All documents, or those below ``topic`` (a path), by path."""
         filters = search.parameters("", topic=topic, type=type, tag=tag)
-        rows = self._session.run(
+        rows = self.session.run(
             "document_list", **{key: filters[key] for key in ("topic", "type", "tag")}
         )
         return [Summary.of_row(row) for row in rows]
@@ -323,8 +323,8 @@ class Store:
             except ModelError as error:
                 degraded.append(f"searched by words only: {error}{self._state.pending_count()}")
                 degraded += self._state.question_notes()
-        with self._session.snapshot():
-            if model and self._session.setting("model") != model.fingerprint:
+        with self.session.snapshot():
+            if model and self.session.setting("model") != model.fingerprint:
                 bindings["embedding"] = model = None
                 degraded.append(
                     "searched by words only: another model's vectors have just taken over"
@@ -366,8 +366,8 @@ class Store:
 
     def optimize(self) -> None:
         """Merge the full-text index into one segment, which makes every search cheaper."""
-        with self._session.transaction():
-            self._session.run("words_merge")
+        with self.session.transaction():
+            self.session.run("words_merge")
 
     # The file
 
@@ -378,5 +378,5 @@ class Store:
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Several writes in one transaction; all or nothing."""
-        with self._session.transaction():
+        with self.session.transaction():
             yield

@@ -5,18 +5,18 @@ The one writer of document_embedding, question_embedding, failure and the vec0 t
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Literal
 from unicodedata import normalize
+from zlib import crc32
 
-from . import embed, passage, schema
+from . import embed, schema
 from .connection import load_vec0
-from .document import content_hash, heading
 from .embed import Embedder, LocalEmbedder
 from .errors import BadVectorError, DatabaseError, KBError, ModelError, ModelUnavailableError
 from .report import EmbedEstimate, EmbedReport, Progress
 from .session import Rows, Session
+from .work import EmbedWork
 
 _BATCH = 16  # documents a transaction
 _QUESTIONS = 64  # questions a transaction
@@ -45,6 +45,10 @@ class Vectors:
         if self._embedder == "auto":
             return embed.candidates(self._inference_mode)
         return [self._embedder]
+
+    def broken_files(self) -> list[str]:
+        """Model files that would serve, but cannot be used, a sentence each."""
+        return embed.broken_files(self._inference_mode) if self._embedder == "auto" else []
 
     def serving(self) -> Embedder:
         """The model whose vectors serve, or the best one while there are none.
@@ -116,7 +120,7 @@ class Vectors:
         model = self.models()[0]
         rows = self._session.run("pending_documents", model=model.fingerprint)[:limit]
         documents = [self._session.row("document_text", id=row[0]) for row in rows]
-        works = {work.hash: work for row in documents if row for work in [_Work(*row)]}
+        works = {work.hash: work for row in documents if row for work in [EmbedWork(*row)]}
         questions = self._pending_questions(model.fingerprint)
         texts = [text for work in works.values() for text in work.texts]
         characters = sum(map(len, texts)) + sum(len(row[2]) for row in questions)
@@ -138,10 +142,8 @@ class Vectors:
     def embed_one(self, document_id: int) -> str | None:
         """Make the vectors of one document and its questions, then of a few others that wait;
         return why that was not possible, or None."""
-        if self._embedder is None:
-            return "embedding is switched off"
-        if self._session.connection.in_transaction:
-            return "inside a transaction no model is called; `embed` makes the vectors after it"
+        if self._reason_not_to():
+            return self._reason_not_to()
         try:
             try:
                 model = self.serving()
@@ -162,22 +164,25 @@ class Vectors:
 
     def embed_questions_of(self, document_id: int | None) -> str | None:
         """Make the vectors of one document's questions, or of all; return why not, or None."""
-        if self._embedder is None:
-            return "embedding is switched off"
-        if self._session.connection.in_transaction:
-            return "inside a transaction no model is called; `embed` makes the vectors after it"
+        if self._reason_not_to():
+            return self._reason_not_to()
         try:
             self._embed_questions(self.serving(), _Counts(), document_id)
         except (ModelError, DatabaseError) as error:
             return str(error)
         return None
 
+    def _reason_not_to(self) -> str | None:
+        if self._embedder is None:
+            return "embedding is switched off"
+        if self._session.connection.in_transaction:
+            return "inside a transaction no model is called; `embed` makes the vectors after it"
+        return None
+
     def embed_some(self, limit: int) -> None:
         """Make the vectors of a few documents that wait, as long as somebody waits for an answer:
         what a hand edit or a failed call has left behind is mended by whoever comes next."""
-        if self._embedder is None or self._session.connection.in_transaction:
-            return
-        if not self._session.value("pending_count"):
+        if self._reason_not_to() or not self._session.value("pending_count"):
             return
         with suppress(ModelError):  # recorded, and told by every search
             self._embed_due(-1, self.serving(), limit)
@@ -195,7 +200,7 @@ class Vectors:
 
     def _embed_documents(self, ids: list[int], model: Embedder, counts: _Counts) -> None:
         """Raises ModelUnavailableError when the model fails for a document on its own, too."""
-        fresh: list[_Work] = []
+        fresh: list[EmbedWork] = []
         for document_id in ids:
             try:
                 row = self._session.row("document_text", id=document_id)
@@ -203,7 +208,7 @@ class Vectors:
                 counts.failed += 1
                 self._fail(document_id, error)
                 continue
-            work = _Work(*row) if row else None  # deleted in the meantime
+            work = EmbedWork(*row) if row else None  # deleted in the meantime
             if work and not self._reuse(work, model.fingerprint, counts):
                 fresh.append(work)
         texts = [text for work in fresh for text in work.texts]
@@ -237,7 +242,7 @@ class Vectors:
                     counts.passages += len(packed)
             self.drain()
 
-    def _reuse(self, work: _Work, model: str, counts: _Counts) -> bool:
+    def _reuse(self, work: EmbedWork, model: str, counts: _Counts) -> bool:
         """Take the vectors of the same text under another path, or those that are here already."""
         run = self._session.run
         with self._session.transaction():
@@ -260,12 +265,12 @@ class Vectors:
         counts.reused += 1
         return True
 
-    def _is_current(self, work: _Work) -> bool:
+    def _is_current(self, work: EmbedWork) -> bool:
         """Whether the document still has the text that was read."""
         row = self._session.row("document_text", id=work.id)
-        return row is not None and _Work(*row).hash == work.hash
+        return row is not None and EmbedWork(*row).hash == work.hash
 
-    def _save(self, work: _Work, packed: list[bytes], model: str) -> None:
+    def _save(self, work: EmbedWork, packed: list[bytes], model: str) -> None:
         run = self._session.run
         run("document_hash", id=work.id, content_hash=work.hash)
         run("embedding_clear", id=work.id, model=model, content_hash=work.hash)
@@ -277,6 +282,7 @@ class Vectors:
                 body_start=part.start,
                 body_end=part.end,
                 embedding=vector,
+                crc=crc32(vector),
                 content_hash=work.hash,
                 model=model,
             )
@@ -322,6 +328,7 @@ class Vectors:
                     id=question_id,
                     text=text,
                     embedding=vector,
+                    crc=crc32(vector),
                     model=model.fingerprint,
                 )
                 counts.questions += 1
@@ -382,18 +389,3 @@ class Vectors:
 class _Counts:
     def __init__(self) -> None:
         self.documents = self.reused = self.passages = self.questions = self.failed = 0
-
-
-class _Work:
-    """A document whose vectors are to be made: its text, its hash and its passages."""
-
-    def __init__(
-        self, id: int, path: str, title: str, tags: str, description: str, body: str
-    ) -> None:
-        labels = json.loads(tags)
-        self.id, self.path = id, path
-        self.hash = content_hash(path, title, labels, description, body)
-        self.passages = passage.split(body)
-        head = heading(title, labels, description)[: passage.MAX_HEADING]
-        # Composed: to a model, an accent on its own is another character.
-        self.texts = [normalize("NFC", head + part.text) for part in self.passages]

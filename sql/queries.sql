@@ -118,8 +118,8 @@ limit :limit;
 select document_id from document_embedding where content_hash = :content_hash and model = :model limit 1;
 
 -- name: embedding_copy
-insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model)
-select :id, seq, body_start, body_end, embedding, content_hash, model
+insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model, crc)
+select :id, seq, body_start, body_end, embedding, content_hash, model, crc
 from document_embedding where document_id = :source and content_hash = :content_hash and model = :model;
 
 -- name: embedding_clear
@@ -144,12 +144,12 @@ where content_hash <> (select d.content_hash from document d where d.id = docume
     where d.id = document_embedding.document_id and e.model = document_embedding.model);
 
 -- name: embedding_insert
-insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model)
-values (:id, :seq, :body_start, :body_end, :embedding, :content_hash, :model);
+insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model, crc)
+values (:id, :seq, :body_start, :body_end, :embedding, :content_hash, :model, :crc);
 
 -- name: question_embedding_insert
-insert into question_embedding (question_id, embedding, model)
-select id, :embedding, :model from question where id = :id and text = :text
+insert into question_embedding (question_id, embedding, model, crc)
+select id, :embedding, :model, :crc from question where id = :id and text = :text
 on conflict do nothing;
 
 -- name: failure_insert
@@ -229,8 +229,8 @@ where document_id = :source and origin = 'llm' and not vetoed and content_hash =
   and not exists (select 1 from question where document_id = :id and text = s.text);
 
 -- name: question_embedding_copy
-insert into question_embedding (question_id, embedding, model)
-select q.id, e.embedding, e.model from question q
+insert into question_embedding (question_id, embedding, model, crc)
+select q.id, e.embedding, e.model, e.crc from question q
 join question s on s.document_id = :source and s.text = q.text
 join question_embedding e on e.question_id = s.id
 where q.document_id = :id
@@ -322,5 +322,190 @@ delete from source_file where root = :root;
 -- name: source_of
 select s.root, s.file from source_file s join document d on d.id = s.document_id where d.path = :path;
 
+-- name: held_out
+select q.id, q.text, v.path, e.embedding from v_question v
+join question q on q.id = v.id
+join question_embedding e on e.question_id = q.id and e.model = (select value from setting where name = 'model')
+where v.state = 'searched'
+order by q.id;
+
+-- name: retriever_weights
+select name, weight from main.retriever;
+
+-- name: retriever_weight_update
+update retriever set weight = :weight where name = :name;
+
+-- name: stand_in_ranking
+create temp table ranking as select type, 1.0 as weight, null as half_life_days, 0.0 as floor from main.ranking;
+
+-- name: stand_in_ranking_drop
+drop table temp.ranking;
+
+-- name: stand_in_retriever
+create temp table retriever as
+select name, coalesce(:weights ->> name, weight) as weight, power, entry, depth from main.retriever;
+
+-- name: stand_in_retriever_drop
+drop table temp.retriever;
+
 -- name: words_merge
 insert into document_fts (document_fts) values ('optimize');
+
+-- Checks -----------------------------------------------------------------------------------------------------------
+
+-- name: check_pages
+pragma integrity_check;
+
+-- name: check_words
+insert into document_fts (document_fts, rank) values ('integrity-check', 1);
+
+-- name: structure
+select type, name, sql from sqlite_schema
+where name not like 'sqlite_%' and name not like 'document_vec%' and name not like 'hype_vec%'
+  and name not like 'document_fts_%';
+
+-- name: check_document_vec
+select e.id, 'it is missing, or not that of the vector' from document_embedding e
+left join document_vec v on v.id = e.id
+where e.model = (select value from setting where name = 'model')
+  and e.id not in (select id from vector_queue where kind = 'document')
+  and (v.id is null or v.embedding <> vec_quantize_binary(e.embedding) or v.content_hash <> e.content_hash)
+union all
+select v.id, 'its vector is gone' from document_vec v
+left join document_embedding e on e.id = v.id and e.model = (select value from setting where name = 'model')
+where e.id is null and v.id not in (select id from vector_queue where kind = 'document');
+
+-- name: check_hype_vec
+select e.question_id, 'it is missing, or not that of the vector' from question_embedding e
+left join hype_vec v on v.id = e.question_id
+where e.model = (select value from setting where name = 'model')
+  and e.question_id not in (select id from vector_queue where kind = 'hype')
+  and (v.id is null or v.embedding <> vec_quantize_binary(e.embedding))
+union all
+select v.id, 'its vector is gone' from hype_vec v
+left join question_embedding e on e.question_id = v.id and e.model = (select value from setting where name = 'model')
+where e.question_id is null and v.id not in (select id from vector_queue where kind = 'hype');
+
+-- name: document_paths
+select path from document order by path;
+
+-- name: check_document_embedding
+select e.id, d.path, e.embedding, e.crc from document_embedding e left join document d on d.id = e.document_id;
+
+-- name: check_question_embedding
+select e.rowid, d.path, e.embedding, e.crc from question_embedding e
+left join question q on q.id = e.question_id
+left join document d on d.id = q.document_id;
+
+-- name: settings
+select name, value from setting;
+
+-- name: setting_missing
+insert into setting (name, value) values (:name, :value) on conflict do nothing;
+
+-- name: orphan_question
+delete from question where document_id not in (select id from document);
+
+-- name: orphan_question_embedding
+delete from question_embedding where question_id not in (select id from question);
+
+-- name: orphan_document_embedding
+delete from document_embedding where document_id not in (select id from document);
+
+-- name: orphan_questioned
+delete from questioned where document_id not in (select id from document);
+
+-- name: orphan_failure
+delete from failure where document_id not in (select id from document);
+
+-- name: orphan_source_file
+delete from source_file where document_id not in (select id from document);
+
+-- name: orphan_segmented
+delete from document_segmented where id not in (select id from document);
+
+-- name: segmented_clear
+delete from document_segmented;
+
+-- name: segmented_fill
+insert into document_segmenting (id, title, tags, path, description, body)
+select id, title, tags, path, description, body from document;
+
+-- name: words_rebuild
+insert into document_fts (document_fts) values ('rebuild');
+
+-- name: document_embedding_delete
+delete from document_embedding where id = :id;
+
+-- name: question_embedding_delete
+delete from question_embedding where rowid = :id;
+
+-- name: document_hash_unknown
+update document set content_hash = null where path = :path;
+
+-- name: model_of_newest
+update setting set value = coalesce(
+  (select model from document_embedding order by id desc limit 1),
+  (select model from question_embedding order by rowid desc limit 1))
+where name in ('model', 'model_name');
+
+-- name: vector_tables_drop
+drop table if exists document_vec;
+drop table if exists hype_vec;
+
+-- name: vector_tables_forget
+delete from sqlite_schema
+where tbl_name in ('document_vec', 'hype_vec') or tbl_name like 'document\_vec\_%' escape '\'
+  or tbl_name like 'hype\_vec\_%' escape '\';
+
+-- History ----------------------------------------------------------------------------------------------------------
+
+-- name: versions
+select id, path, event, replaced, title, tags, description, created, updated, frontmatter, body
+from document_version
+where path = :path
+  or document_id = (select id from document where path = :path)
+  or document_id in (select document_id from document_version where path = :path and event = 'delete')
+order by id desc;
+
+-- name: versions_prune
+delete from document_version
+where exists (select 1 from setting where name in ('keep_versions', 'keep_days') and value is not null)
+  and not exists (
+    select 1 from setting
+    where name = 'keep_days' and document_version.replaced >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || value || ' days'))
+  and not exists (
+    select 1 from setting
+    where name = 'keep_versions'
+      and value > (
+        select count(*) from document_version n
+        where n.document_id = document_version.document_id and n.id > document_version.id));
+
+-- name: as_of_documents
+create temp table document as
+select id, path, title, tags, description, body, created, updated, null as content_hash,
+  iif(instr(path, '/'), substr(path, 1, instr(path, '/') - 1), '') as topic,
+  case when path = 'SKILL.md' or substr(path, -9) = '/SKILL.md' then 'skill'
+       when substr(path, 1, 8) = 'journal/' then 'journal'
+       else 'kb' end as type
+from (
+  -- what was replaced after that moment, and not by something older
+  select v.document_id as id, v.path, v.title, v.tags, v.description, v.body, v.created, v.updated
+  from main.document_version v
+  where v.id in (
+    select min(id) from main.document_version where replaced > :at group by document_id)
+  union all
+  select id, path, title, tags, description, body, created, updated
+  from main.document
+  where id not in (select document_id from main.document_version where replaced > :at))
+where created is null or created <= :at;
+
+-- name: as_of_words
+create virtual table temp.document_fts using fts5 (
+  title, tags, path, description, body, tokenize = 'porter unicode61 remove_diacritics 2');
+insert into temp.document_fts (rowid, title, tags, path, description, body)
+select id, title, tags, path, description, body from temp.document;
+
+-- name: as_of_drop
+drop table if exists temp.document_fts;
+drop table if exists temp.document;

@@ -44,6 +44,8 @@ insert into setting (name, value) values
   ('model', null),                     -- fingerprint of the model whose vectors serve
   ('model_name', null),
   ('model_weight', 1.0),               -- how far they are trusted: the starter 0.35, any other model 1
+  ('keep_versions', null),             -- of each document; NULL: all. A version goes when every limit that is set lets it
+  ('keep_days', null),                 -- NULL: for ever
   ('folder', null),                    -- the mirrored folder that new notes are written to
   ('hype_model', null),                -- the LLM that writes questions, by its litellm name; NULL: none
   ('hype_prompt', null),               -- what it is told; NULL: kbstore's own prompt
@@ -179,6 +181,7 @@ create table document_embedding (
   embedding blob not null check (length(embedding) = 3072),   -- 768 float32, L2-normalised
   content_hash text not null,
   model text not null,                                        -- fingerprint
+  crc integer,                                                -- CRC-32 of the embedding; NULL: not known
   unique (document_id, model, content_hash, seq)
 ) strict;
 
@@ -209,6 +212,7 @@ create table question_embedding (
   question_id integer not null references question (id) on delete cascade,
   embedding blob not null check (length(embedding) = 3072),
   model text not null,
+  crc integer,
   unique (question_id, model)
 ) strict;
 

@@ -125,6 +125,22 @@ begin
   update source_file set document_id = null, changed = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') where document_id = old.id;
 end;
 
+-- The limits of the history, if any are set: a few old versions go whenever one comes.
+drop trigger if exists document_version_after_insert;
+create trigger document_version_after_insert after insert on document_version
+when exists (select 1 from setting where name in ('keep_versions', 'keep_days') and value is not null)
+begin
+  delete from document_version where id in (
+    select v.id from document_version v
+    where (v.document_id = new.document_id or v.id <= (select min(id) + 20 from document_version))
+      and not exists (
+        select 1 from setting where name = 'keep_days' and v.replaced >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || value || ' days'))
+      and not exists (
+        select 1 from setting
+        where name = 'keep_versions'
+          and value > (select count(*) from document_version n where n.document_id = v.document_id and n.id > v.id)));
+end;
+
 -- Questions --------------------------------------------------------------------------------------------------------
 
 drop trigger if exists question_before_insert;

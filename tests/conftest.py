@@ -11,9 +11,11 @@ import apsw
 import click.testing
 import numpy as np
 import pytest
+from openai_server import OpenAI, serving
 
 import kbstore
 from kbstore.cli import main
+from kbstore.pace import Pace
 
 NOW = "2026-12-01"
 
@@ -86,6 +88,25 @@ def run(database: Path) -> Callable[..., click.testing.Result]:
         return result
 
     return invoke
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAI]:
+    """A local server is the LLM, and the environment names it. Waits between two tries are only
+    written down, in ``waits``."""
+    wait = Pace.wait
+    with serving() as server:
+        server.waits = []
+
+        def write_down(pace: Pace, seconds: float) -> bool:
+            server.waits.append(seconds)
+            return (pace._patient or seconds <= 1) and wait(pace, 0.0)
+
+        monkeypatch.setattr(Pace, "wait", write_down)
+        monkeypatch.setenv("KBSTORE_HYPE_API_BASE", server.url)
+        monkeypatch.setenv("KBSTORE_HYPE_MODEL", "openai/test-model")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-the-key-of-the-tests")
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -231,7 +231,7 @@ class TestChoice:
         (sentence,) = embed.broken_files()
         assert str(cache) in sentence
         assert "100,000 of 6,051,520 bytes" in sentence
-        assert "passed over, `kbstore model pull` replaces it" in sentence
+        assert "`kbstore model pull` fetches it again; until then it is passed over" in sentence
         with kbstore.Store(":memory:") as store:
             assert not store.put("a.md", "shellfish allergy").pending
             assert store.search("food").model == STARTER.name

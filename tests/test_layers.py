@@ -21,14 +21,16 @@ LAYERS = (
     {"cli"},
     {
         "commands.files", "commands.folders", "commands.model", "commands.notes",
-        "commands.questions", "commands.vectors",
+        "commands.questions",
+        "commands.ranking",
+        "commands.safety", "commands.vectors",
     },
     {"commands.base"},
     {"demo", "terminal"},
     {"__init__"},
     {"picobot"},
-    {"git", "mirror"},
-    {"export"},
+    {"backup", "check", "evaluation", "git", "history", "mirror"},
+    {"export", "merge"},
     {"store"},
     {"state"},
     {"questions"},
@@ -40,7 +42,7 @@ LAYERS = (
     {"connection"},
     {"model_file"},
     {"embed", "frontmatter", "hype", "queries"},
-    {"atlas", "download", "pace"},
+    {"atlas", "download", "pace", "work"},
     {"folder", "network", "slug"},
     {"config", "document", "gguf_file", "passage", "report"},
     {"errors"},
@@ -97,8 +99,14 @@ def test_no_sql_is_built_from_pieces() -> None:
 def test_every_named_statement_is_used() -> None:
     names = re.findall(r"^-- name: (\w+)$", queries.read("queries"), re.MULTILINE)
     code = "".join(file.read_text() for file in FILES.values())
-    code += '"document_vec_delete" "document_vec_insert" "hype_vec_delete" "hype_vec_insert"'
-    assert '"{kind}_vec_delete"' in code  # the four are named by their kind
+    # some are named by their kind
+    for end in ("{kind}_vec_delete", "{kind}_vec_insert", "check_{kind}_vec"):
+        assert f'"{end}"' in code
+        code += "".join(f'"{end.format(kind=kind)}"' for kind in ("document", "hype"))
+    for end in ("check_{kind}_embedding", "{found[1]}_embedding_delete"):
+        assert f'"{end}"' in code
+        for kind in ("document", "question"):
+            code += '"' + re.sub(r"{.*}", kind, end) + '"'
     assert len(names) == len(set(names))
     assert [name for name in names if f'"{name}"' not in code] == []
 

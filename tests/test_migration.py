@@ -29,7 +29,7 @@ def old_file(version: int, database: Path) -> Path:
 
 def structure(connection: apsw.Connection) -> set[tuple[str, ...]]:
     return {
-        (kind, name, re.sub(r"\s+", " ", re.sub("--.*", "", sql or "")))
+        (kind, name, re.sub(r"\s*([,\s])\s*", r"\1", re.sub("--.*", "", sql or "")))
         for kind, name, sql in connection.execute("select type, name, sql from sqlite_schema")
     }
 

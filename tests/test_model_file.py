@@ -284,11 +284,17 @@ class TestPull:
         assert names(file.parent) == [embed.MODEL_FILE]
 
     def test_without_progress_it_gives_up_after_five_tries(self, mirror, waits) -> None:
-        mirror.cuts = [2 * MB, *[100] * 20]
+        mirror.cuts = [2 * MB, *[100] * 20]  # bytes that are too few to be kept
         with pytest.raises(ModelUnavailableError, match=r"the download failed: .*was cut"):
             model_file.pull(mirror.url)
         assert len(mirror.seen) == 7
         assert len(waits) == 6
+
+    def test_little_by_little_it_goes_on(self, mirror, file) -> None:
+        mirror.cuts = [300_000] * 50
+        model_file.pull(mirror.url)
+        assert file.read_bytes() == MODEL
+        assert 20 < len(mirror.seen) < 30
 
     def test_a_file_that_has_changed_on_the_server_begins_anew(self, mirror, file) -> None:
         break_off(mirror, 2 * MB)
@@ -512,6 +518,25 @@ class TestPull:
         model_file.pull(mirror.url)
         assert mirror.seen == [(f"bytes={kept}-", '"one"')]
         assert file.read_bytes() == MODEL
+
+    def test_a_lock_that_its_holder_has_removed_meanwhile_is_none(self, file, monkeypatch) -> None:
+        file.parent.mkdir(parents=True)
+        side = file.with_name(file.name + ".part.json")
+        real, calls = download._lock, []
+
+        def lock(stream: Any) -> bool:
+            calls.append(stream)
+            if len(calls) == 1:
+                side.unlink()
+                side.touch()
+            return real(stream)
+
+        monkeypatch.setattr(download, "_lock", lock)
+        with download.claim(file):
+            assert len(calls) == 2
+            with pytest.raises(ConflictError), download.claim(file):
+                pass
+        assert names(file.parent) == []
 
     def test_one_that_ends_while_another_begins_is_enough(self, mirror, file, monkeypatch) -> None:
         real = download.claim

@@ -929,7 +929,7 @@ def test_every_method_takes_its_turn(kb: kbstore.Store) -> None:
 def test_status_uses_the_connection_only_in_its_turn(kb: kbstore.Store) -> None:
     """While another thread has its turn, status waits for the whole of what it reads."""
     kb.put("a.md", "text")
-    session = kb._session
+    session = kb.session
     outside: list[str] = []
 
     def trace(cursor: apsw.Cursor, statement: str, bindings: object) -> bool:

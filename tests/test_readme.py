@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,14 +60,38 @@ def shell(command: str) -> str:
 def test_the_console_session_prints_what_is_printed(folder: Path) -> None:
     (session,) = blocks("console")
     commands = re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
-    assert len(commands) == 6
+    assert len(commands) == 8
     for step in commands:
         command, _, expected = step.partition("\n")
         assert shell(command) == expected, command
 
 
+def test_an_agent_s_day_prints_what_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", "notes.git"], check=True)
+    day, tools, _ = blocks("python")
+    exec(day.replace("/srv/git/notes.git", str(folder / "notes.git")), {})
+    (expected,) = blocks("output")
+    today = datetime.now(UTC).date().isoformat()
+    printed = capsys.readouterr().out
+    assert printed.replace(today, "2026-12-01") == expected
+    scope: dict[str, Any] = {}
+    exec(tools, scope)
+    kb = kbstore.KnowledgeBase()
+    note = {"topic": "user", "title": "Diet", "content": "No shellfish.", "tags": ["health"]}
+    stored = asyncio.run(scope["KnowledgeStore"](kb).execute(**note))
+    assert stored == "created user/diet.md"
+    found = asyncio.run(scope["KnowledgeSearch"](kb).execute("shellfish", topic="user"))
+    assert found.startswith("1. user/diet.md | Diet | [health]")
+    for tool in (scope["KnowledgeStore"], scope["KnowledgeSearch"]):
+        arguments = set(inspect.signature(getattr(kb, tool.name.removeprefix("kb_"))).parameters)
+        assert set(tool.parameters["properties"]) <= arguments
+    kb.close()
+
+
 def test_the_python_example_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("python")
+    *_, example = blocks("python")
     exec(example, {})
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("domains/http-retries.md 0.0")

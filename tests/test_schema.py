@@ -205,7 +205,7 @@ class TestHandEdits:
         )
         conn.execute("update setting set value = 'm' where name = 'model'")
         conn.execute(
-            "insert into document_embedding values (null, 1, 0, 0, 5, zeroblob(3072), ?, 'm')",
+            "insert into document_embedding values (null, 1, 0, 0, 5, zeroblob(3072), ?, 'm', null)",
             (HASH,),
         )
         conn.execute(
@@ -213,7 +213,7 @@ class TestHandEdits:
             "values (1, 'Q?', 'llm', ?)",
             (HASH,),
         )
-        conn.execute("insert into question_embedding values (1, zeroblob(3072), 'm')")
+        conn.execute("insert into question_embedding values (1, zeroblob(3072), 'm', null)")
         conn.execute("delete from vector_queue")
         assert rows(conn, "select * from v_pending") == []
         return conn
@@ -302,7 +302,7 @@ class TestHandEdits:
             "insert into question (document_id, text) values (1, ' ')",
             "insert into question (document_id, text) values (77, 'whose?')",
             "insert into question (document_id, text) values (1, 'Q?')",
-            "insert into document_embedding values (null, 1, 9, 0, 5, zeroblob(12), 'h', 'm')",
+            "insert into document_embedding values (null, 1, 9, 0, 5, zeroblob(12), 'h', 'm', null)",
             "insert into retriever (name) values ('magic')",
             "update ranking set half_life_days = 0",
             "update ranking set floor = 2",

@@ -42,7 +42,7 @@ def note(conn: apsw.Connection, path: str, body: str = "", **columns: Any) -> in
 
 def embed(conn: apsw.Connection, document_id: int, vector: bytes, seq: int = 0) -> None:
     conn.execute(
-        "insert into document_embedding values (null, ?, ?, 0, 0, ?, ?, 'm')",
+        "insert into document_embedding values (null, ?, ?, 0, 0, ?, ?, 'm', null)",
         (document_id, seq, vector, HASH),
     )
 
@@ -54,7 +54,7 @@ def ask(conn: apsw.Connection, document_id: int, text: str, vector: bytes, **col
         tuple(columns.values()),
     )
     question_id = conn.last_insert_rowid()
-    conn.execute("insert into question_embedding values (?, ?, 'm')", (question_id, vector))
+    conn.execute("insert into question_embedding values (?, ?, 'm', null)", (question_id, vector))
     return question_id
 
 

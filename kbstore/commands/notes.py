@@ -12,6 +12,7 @@ import click
 from .. import frontmatter
 from ..document import check_note, check_path
 from ..errors import EmptyContentError, InputError
+from ..history import search_as_of
 from ..picobot import KnowledgeBase, note_path
 from ..schema import expand_user
 from ..search import RETRIEVERS, TYPES
@@ -222,10 +223,18 @@ def mv(db: Path, old: str, new: str) -> None:
     multiple=True,
     help="Only this one; repeatable.",
 )
+@click.option("--as-of", metavar="DATE", help="By words, in the documents as they were then.")
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @as_json
 @database
-def search(db: Path, words: tuple[str, ...], explain: bool, as_json: bool, **options: Any) -> None:
+def search(
+    db: Path,
+    words: tuple[str, ...],
+    as_of: str | None,
+    explain: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Find documents by frontmatter, words and meaning.
 
     "two words" in quotes is a phrase, retr* a prefix. Write -- before words that begin with a dash.
@@ -235,7 +244,11 @@ def search(db: Path, words: tuple[str, ...], explain: bool, as_json: bool, **opt
         raise click.UsageError("the query is empty")
     options["retrievers"] = options["retrievers"] or None
     with reader(db) as store:
-        result = store.search(query, **options)
+        if as_of is None:
+            result = store.search(query, **options)
+        else:
+            options["now"] = options["now"] or as_of
+            result = search_as_of(store, query, as_of, **options)
     if as_json:
         print_json(result.as_dict())
     else:

@@ -14,6 +14,8 @@ from ..store import Store
 from ..terminal import print_json, progress_bar, tell_questioned
 from .base import as_json, database, existing, reader
 
+ID = click.IntRange(1, 2**63 - 1)  # as SQLite counts
+
 
 @click.command()
 @click.option("--model", help="The LLM, as litellm names it; else KBSTORE_HYPE_MODEL, the setting.")
@@ -121,7 +123,7 @@ def add(db: Path, path: str, words: tuple[str, ...]) -> None:
 
 
 @questions.command()
-@click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
+@click.argument("ids", nargs=-1, required=True, type=ID, metavar="ID...")
 @database
 def rm(db: Path, ids: tuple[int, ...]) -> None:
     """Delete questions. All or none. (A new text of the note may bring a deleted one back; a vetoed
@@ -130,7 +132,7 @@ def rm(db: Path, ids: tuple[int, ...]) -> None:
 
 
 @questions.command()
-@click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
+@click.argument("ids", nargs=-1, required=True, type=ID, metavar="ID...")
 @click.option("--undo", is_flag=True, help="Take the veto back.")
 @database
 def veto(db: Path, ids: tuple[int, ...], undo: bool) -> None:
@@ -143,5 +145,5 @@ def _change(db: Path, ids: tuple[int, ...], word: str, change: Callable[[Store],
     with existing(db) as store:
         texts = {question.id: question.text for question in store.questions.list(None)}
         change(store)
-    for question_id in ids:
+    for question_id in dict.fromkeys(ids):
         click.echo(f"{word} {question_id}  {texts[question_id]}")

@@ -1,7 +1,9 @@
 -- Questions by an LLM: which model, and which text of a document it was asked about. Mirrored folders: which of a file
--- and its document is newer.
+-- and its document is newer. A checksum of each vector. Limits for the history.
 
 insert into setting (name, value) values
+  ('keep_versions', null),
+  ('keep_days', null),
   ('folder', (select min(root) from source_file)),
   ('hype_model', null),
   ('hype_prompt', null),
@@ -43,3 +45,6 @@ insert into source_file (root, file, document_id, size, mtime_ns, hash)
 select root, file, document_id, size, mtime_ns, hash from source_file_1;
 drop table source_file_1;
 create index source_file_document on source_file (document_id);
+
+alter table document_embedding add column crc integer;
+alter table question_embedding add column crc integer;

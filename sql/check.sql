@@ -1,0 +1,44 @@
+-- What does not fit together, one row a finding; none is good. Reads ordinary tables and the full-text index's own, so
+-- any shell can run it. `kbstore check` runs it, and looks at the rest (pages, checksums, hashes, vec0), too.
+select 'orphan' as kind, 'question ' || id as what, 'its document is gone' as finding
+from question where document_id not in (select id from document)
+union all
+select 'orphan', 'vector of question ' || question_id, 'its question is gone'
+from question_embedding where question_id not in (select id from question)
+union all
+select 'orphan', 'vector ' || id, 'its document is gone'
+from document_embedding where document_id not in (select id from document)
+union all
+select 'orphan', 'questioned ' || document_id, 'its document is gone'
+from questioned where document_id not in (select id from document)
+union all
+select 'orphan', 'failure of document ' || document_id, 'its document is gone'
+from failure where document_id not in (select id from document)
+union all
+select 'orphan', 'file ' || file, 'its document is gone'
+from source_file where document_id not in (select id from document)
+union all
+select 'orphan', 'segmented text ' || id, 'its document is gone'
+from document_segmented where id not in (select id from document)
+union all
+select 'words', path, 'it is not in the full-text index'
+from document where id not in (select id from document_fts_docsize)
+union all
+select 'words', 'document ' || id, 'it is in the full-text index, but gone'
+from document_fts_docsize where id not in (select id from document)
+union all
+select 'words', path, 'its text is not split for the full-text index'
+from document
+where id not in (select id from document_segmented)
+  and title || tags || path || description || body glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*'
+union all
+select 'model', 'setting model', 'there are vectors, but no model serves'
+from setting
+where name = 'model' and value is null
+  and (exists (select 1 from document_embedding) or exists (select 1 from question_embedding))
+union all
+select 'setting', name, 'it is missing'
+from (
+  select value as name from json_each('["rrf_k","title_weight","tags_weight","path_weight","description_weight","body_weight","coverage","model","model_name","model_weight","keep_versions","keep_days","folder","hype_model","hype_prompt","hype_temperature","hype_max_tokens","hype_timeout"]'))
+where name not in (select name from setting)
+order by 1, 2;
