@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from . import queries
-from .connection import execute
+from .connection import execute, load_vec0
 from .document import clean, parse_date
 from .errors import InputError
 
@@ -134,6 +135,19 @@ def run(connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool)
         )
         for row in cursor
     )
+
+
+def diversify(
+    connection: apsw.Connection, hits: tuple[Hit, ...], mmr: float, limit: int
+) -> tuple[tuple[Hit, ...], str | None]:
+    """The ``limit`` hits that together say most, by maximal marginal relevance; and why not."""
+    if problem := load_vec0(connection):
+        return hits[:limit], f"not diversified: {problem}"
+    given = json.dumps([[hit.path, hit.score] for hit in hits])
+    bindings = {"hits": given, "lambda": mmr, "limit": limit}
+    by_path = {hit.path: hit for hit in hits}
+    rows = execute(connection, queries.statement("mmr"), bindings)
+    return tuple(by_path[path] for _, path, *_ in rows), None
 
 
 def _hit(row: dict[str, Any]) -> Hit:

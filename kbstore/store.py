@@ -26,7 +26,14 @@ from .document import (
     title_from_path,
 )
 from .embed import Embedder, release
-from .errors import ConflictError, EditConflictError, EmptyContentError, ModelError, NotFoundError
+from .errors import (
+    ConflictError,
+    EditConflictError,
+    EmptyContentError,
+    InputError,
+    ModelError,
+    NotFoundError,
+)
 from .hype import Generator
 from .questions import PARALLEL, Questions
 from .report import EmbedReport, HypeReport, Progress, PutReport, Status
@@ -300,12 +307,17 @@ class Store:
         until: str | date | None = None,
         retrievers: Iterable[str] | None = None,
         now: str | date | None = None,
+        mmr: float | None = None,
     ) -> search.SearchResult:
         """Find documents; see ``sql/search.sql``. Never writes. Raises InputError, DatabaseError.
 
         What it had to do without (the extension, the model, vectors still to be made) stands in
-        ``degraded``; it works by words all the same.
+        ``degraded``; it works by words all the same. ``mmr`` (0 to 1) chooses from more hits those
+        that add most to the ones before: 1 is relevance alone, 0 diversity; see ``sql/mmr.sql``.
         """
+        if mmr is not None and not 0 <= mmr <= 1:
+            raise InputError(f"mmr is {mmr}; it must be from 0 to 1")
+        wanted, limit = limit, limit if mmr is None else max(50, 5 * limit)
         bindings = search.parameters(
             query, limit=limit, topic=topic, type=type, tag=tag, since=since, until=until,
             retrievers=retrievers, now=now,
@@ -330,6 +342,9 @@ class Store:
                     "searched by words only: another model's vectors have just taken over"
                 )
             hits = search.run(self.connection, bindings, vectors=bindings["embedding"] is not None)
+            if mmr is not None:
+                hits, problem = search.diversify(self.connection, hits, mmr, wanted)
+                degraded += [problem] if problem else []
         name = model.name if model else None
         return search.SearchResult(bindings["query"], hits, tuple(degraded), name)
 

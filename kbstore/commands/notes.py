@@ -223,6 +223,14 @@ def mv(db: Path, old: str, new: str) -> None:
     multiple=True,
     help="Only this one; repeatable.",
 )
+@click.option(
+    "--mmr",
+    is_flag=False,
+    flag_value=0.5,
+    type=click.FloatRange(0, 1),
+    metavar="[0..1]",
+    help="No note twice in other words: diversity by maximal marginal relevance.",
+)
 @click.option("--as-of", metavar="DATE", help="By words, in the documents as they were then.")
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @as_json
@@ -248,6 +256,8 @@ def search(
             result = store.search(query, **options)
         else:
             options["now"] = options["now"] or as_of
+            if options.pop("mmr") is not None:
+                raise click.UsageError("--mmr needs vectors; --as-of searches by words only")
             result = search_as_of(store, query, as_of, **options)
     if as_json:
         print_json(result.as_dict())
