@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,32 +28,48 @@ def backup(store: Store, target: str | os.PathLike[str], *, force: bool = False)
 
     Raises ConflictError (``target`` is there, and not ``force``), DatabaseError.
     """
-    place = expand_user(target).absolute()
+    place, base = expand_user(target).absolute(), store.connection.filename
+    if "\0" in str(place):
+        raise InputError("the path of the copy has a NUL character in it")
+    if base and place.exists() and place.samefile(base):
+        raise InputError(f"{place} is the base itself; give the copy another name")
+    if place.is_dir():
+        raise InputError(f"{place} is a folder; --keep N puts copies into it, named by the time")
     if place.exists() and not force:
         raise ConflictError(f"{place} is there already; --force replaces it")
-    if place == Path(store.connection.filename or "").absolute():
-        raise InputError(f"{place} is the base itself; give the copy another name")
+    for ending in ("-wal", "-journal"):  # SQLite would take it for a part of the copy
+        if Path(f"{place}{ending}").exists():
+            raise ConflictError(
+                f"{place}{ending} is there: a base of that name is in use, or was not closed;"
+                " give the copy another name"
+            )
     draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with store.session.reading(), driver_errors(str(place)):
             execute(store.connection, "vacuum into ?", (str(draft),))
         _check(draft)
         with draft.open("rb+") as stream:
             os.fsync(stream.fileno())
-        if force:
-            os.replace(draft, place)
-        else:
-            os.link(draft, place)
-    except FileExistsError:
-        raise ConflictError(f"{place} is there already; --force replaces it") from None
+        _give_name(draft, place, force)
     except OSError as error:
         raise DatabaseError(f"{place} cannot be written: {error.strerror or error}") from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return place
+
+
+def _give_name(draft: Path, place: Path, force: bool) -> None:
+    if not force:
+        try:
+            os.link(draft, place)  # unlike a rename, never over another file
+            return
+        except OSError as error:
+            if isinstance(error, FileExistsError) or place.exists():
+                raise ConflictError(f"{place} is there already; --force replaces it") from None
+    os.replace(draft, place)  # also on a file system without links
 
 
 def rotate(store: Store, folder: str | os.PathLike[str], keep: int) -> tuple[Path, list[Path]]:
@@ -71,7 +88,8 @@ def rotate(store: Store, folder: str | os.PathLike[str], keep: int) -> tuple[Pat
             made = backup(store, place / name)
         except ConflictError:  # two in one second
             number += 1
-    found = [(match, file) for file in place.iterdir() if (match := _ROTATED.fullmatch(file.name))]
+    files = [file for file in place.iterdir() if file.is_file()]
+    found = [(match, file) for file in files if (match := _ROTATED.fullmatch(file.name))]
     found.sort(key=lambda pair: (pair[0][1], int(pair[0][2] or 0)))
     old = [file for _, file in found[:-keep] if file != made]
     for file in old:
@@ -81,35 +99,63 @@ def rotate(store: Store, folder: str | os.PathLike[str], keep: int) -> tuple[Pat
 
 def restore(store: Store, source: str | os.PathLike[str]) -> Path:
     """Make the base what ``source``, a backup, is. Other processes that have the base open see it
-    at once. What was there before is kept in the returned file.
+    at once. What was there before is kept in the returned file; a damaged base as it is.
 
     Raises NotFoundError, DatabaseError (the backup is damaged, say); then nothing has changed.
     """
     place = expand_user(source).absolute()
     if not place.is_file():
         raise NotFoundError(f"there is no file {place}")
-    version = _check(place)
-    file = Path(store.connection.filename)
     if not store.connection.filename:
         raise InputError("a base in memory cannot be restored")
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    before = backup(store, file.with_name(f"{file.name}.before-{stamp}-{secrets.token_hex(2)}"))
+    file = Path(store.connection.filename)
+    if place.samefile(file):
+        raise InputError(f"{place} is the base itself, not a backup of it")
+    version = _check(place)
+    before = _keep(store, file)
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     copy = open_file(place, read_only=True)
     try:
         # Page by page into the open file: a transaction like any other, so nobody sees half.
-        with (
-            store.session.reading(),
-            driver_errors(str(file)),
-            store.connection.backup("main", copy, "main") as work,
-        ):
-            while not work.done:
-                work.step(-1)
+        with store.session.reading(), driver_errors(str(file)):
+            size = store.connection.pragma("page_size")
+            if copy.pragma("page_size") != size:
+                copy.pragma("page_size", size)
+                os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                execute(copy, "vacuum into ?", (str(draft),))
+                copy.close()
+                copy = open_file(draft, read_only=True)
+            with store.connection.backup("main", copy, "main") as work:
+                while not work.done:
+                    work.step(-1)
     finally:
         copy.close()
+        draft.unlink(missing_ok=True)
     if version < SCHEMA_VERSION:
         migrate(store.connection)
     schema.ensure_vectors(store.connection)
     return before
+
+
+def _keep(store: Store, file: Path) -> Path:
+    """What is there now, beside the base: a good copy, or, where it is damaged, its bytes."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    before = file.with_name(f"{file.name}.before-{stamp}-{secrets.token_hex(2)}")
+    try:
+        return backup(store, before)
+    except DatabaseError:
+        try:
+            with store.session.transaction():  # so that nobody writes meanwhile
+                for ending in ("", "-wal"):
+                    if (part := Path(f"{file}{ending}")).exists():
+                        kept = Path(f"{before}{ending}")
+                        kept.touch(0o600, exist_ok=False)
+                        shutil.copyfile(part, kept)
+        except OSError as error:
+            for ending in ("", "-wal"):
+                Path(f"{before}{ending}").unlink(missing_ok=True)
+            raise DatabaseError(f"{before} cannot be written: {error.strerror}") from error
+        return before
 
 
 def compact(store: Store) -> tuple[int, int]:
@@ -134,7 +180,6 @@ def compact(store: Store) -> tuple[int, int]:
 
 def _size(store: Store) -> int:
     with store.session.reading():
-        store.connection.pragma("wal_checkpoint", "truncate")
         pages = store.connection.pragma("page_count")
         return int(pages * store.connection.pragma("page_size"))
 

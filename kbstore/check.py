@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -17,13 +18,40 @@ import apsw
 import numpy as np
 
 from . import queries, schema
-from .connection import execute
+from .connection import execute, transaction
 from .document import Document, content_hash
 from .errors import DatabaseError, KBError
 from .report import Progress
 from .store import Store
 
 _FIRST = 1 << 30  # bytes of text and vectors that are read unless all are asked for
+
+# Tables that hold what is nowhere else: without every row of them nothing is made anew.
+_KEPT = ("document", "document_version", "question")
+
+# How to copy each table that is not derived; the documents early, the limits of the history last
+_COPY = """
+select t.name,
+  'select ' || group_concat('"' || c.name || '"') || ' from "' || t.name || '"',
+  'insert or replace into "' || t.name || '" (' || group_concat('"' || c.name || '"')
+    || ') values (' || group_concat('?') || ')'
+from pragma_table_list t join pragma_table_info(t.name) c
+where t.schema = 'main' and t.type = 'table'
+  and t.name not in ('sqlite_schema', 'document_segmented', 'vector_queue', 'kb_help')
+group by t.name
+order by t.name <> 'sqlite_sequence', t.name <> 'document', t.name = 'setting', t.name
+"""
+
+_VECTOR_IDS = {
+    "document": "select e.id, d.path from document_embedding e"
+    " left join document d on d.id = e.document_id",
+    "question": "select e.rowid, d.path from question_embedding e"
+    " left join question q on q.id = e.question_id left join document d on d.id = q.document_id",
+}
+_VECTOR = {
+    "document": "select embedding from document_embedding where id = ?",
+    "question": "select embedding from question_embedding where rowid = ?",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +89,20 @@ def check(
     Raises DatabaseError, where the file cannot even be opened.
     """
     report = _Check(store, everything, progress).run()
-    if not fix or not report.findings:
-        return report
-    done = _Fix(store, report.findings).run()
-    again = _Check(store, everything, progress).run()
-    left = {(finding.kind, finding.what) for finding in again.findings}
+    found, done = dict.fromkeys(report.findings), dict[str, str]()
+    for _ in range(2 if fix else 0):  # what can be read again may show more
+        if report.findings:
+            done |= _Fix(store, report.findings).run()
+            report = _Check(store, everything, progress).run()
+            found |= dict.fromkeys(report.findings)
+    left = {(finding.kind, finding.what) for finding in report.findings}
     findings = tuple(
-        Finding(
-            found.kind,
-            found.what,
-            found.finding,
-            "" if (found.kind, found.what) in left else done.get(found.kind, ""),
-        )
-        for found in report.findings
+        finding
+        if (finding.kind, finding.what) in left
+        else replace(finding, done=done.get(finding.kind, "mended with the rest"))
+        for finding in found
     )
-    told = {(finding.kind, finding.what) for finding in findings}
-    fresh = [finding for finding in again.findings if (finding.kind, finding.what) not in told]
-    return CheckReport(again.documents, again.vectors, (*findings, *fresh), again.complete)
+    return replace(report, findings=findings)
 
 
 class _Check:
@@ -89,6 +114,7 @@ class _Check:
         self._progress = progress or (lambda done, of: None)
         self._findings: list[Finding] = []
         self._read = 0
+        self._complete = True
 
     def run(self) -> CheckReport:
         with self._session.reading():
@@ -99,8 +125,7 @@ class _Check:
                 self._attempt("database", step.__name__.strip("_"), step)
             documents = self._attempt("database", "documents", self._texts) or 0
             vectors = self._attempt("database", "vectors", self._vectors) or 0
-        complete = self._most is None or self._read < self._most
-        return CheckReport(documents, vectors, tuple(self._findings), complete)
+        return CheckReport(documents, vectors, tuple(self._findings), self._complete)
 
     def _found(self, kind: str, what: str, finding: str) -> None:
         self._findings.append(Finding(kind, what, finding))
@@ -108,7 +133,7 @@ class _Check:
     def _attempt(self, kind: str, what: str, step: Callable[[], Any]) -> Any:
         try:
             return step()
-        except (apsw.Error, KBError) as error:
+        except (apsw.Error, KBError, UnicodeDecodeError) as error:
             self._found(kind, what, f"cannot be read: {_one_line(error)}")
 
     def _rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
@@ -116,20 +141,28 @@ class _Check:
 
     def _pages(self) -> None:
         for (message,) in self._rows("check_pages"):
-            if message != "ok":
-                # "malformed inverted index" and the like are of a virtual table: looked at below
-                kind = "words" if "document_fts" in message else "database"
-                self._found(kind, "pages", message)
+            for line in message.splitlines():
+                if line != "ok" and not line.startswith("***"):
+                    self._page(line)
+
+    def _page(self, message: str) -> None:
+        """Under the name of the table or index that the page belongs to, if it is known."""
+        name = "pages"
+        if tree := re.match(r"Tree (\d+) ", message):
+            statement = "select name from sqlite_schema where rootpage = ?"
+            name = execute(self._connection, statement, (int(tree[1]),)).get or name
+        elif index := re.search(r"(?:index |table main\.|table \")(\w+)", message):
+            name = index[1]
+        derived = {"document_fts": "words", "document_vec": "vec0", "hype_vec": "vec0"}
+        kinds = [kind for table, kind in derived.items() if table in name]
+        self._found(kinds[0] if kinds else "database", name, message)
 
     def _structure(self) -> None:
-        fresh = apsw.Connection(":memory:")
-        schema.adopt(fresh)
-        wanted, there = _structure(fresh), _structure(self._connection)
-        fresh.close()
-        for (kind, name), sql in wanted.items():
+        there = _structure(self._connection)
+        for (kind, name), sql in _fresh().items():
             if (kind, name) not in there:
                 self._found("structure", f"{kind} {name}", "it is missing")
-            elif there[kind, name] != sql:
+            elif there[kind, name] != _plain(sql):
                 self._found("structure", f"{kind} {name}", "it is not as it should be")
 
     def _statement(self) -> None:
@@ -161,7 +194,7 @@ class _Check:
         paths = [row[0] for row in execute(self._connection, queries.named("document_paths"))]
         for number, path in enumerate(paths, 1):
             if self._full():
-                break
+                return number - 1
             self._progress(number, len(paths))
             try:
                 row = self._run("document", path=path)[0]
@@ -178,11 +211,14 @@ class _Check:
         return len(paths)
 
     def _vectors(self) -> int:
+        return sum(map(self._vectors_of, ("document", "question")))
+
+    def _vectors_of(self, kind: str) -> int:
         count = 0
-        for kind in ("document", "question"):
+        try:
             for row_id, path, blob, crc in self._rows(f"check_{kind}_embedding"):
                 if self._full():
-                    return count
+                    break
                 count += 1
                 self._read += len(blob)
                 vector = np.frombuffer(blob, np.float32)
@@ -190,10 +226,22 @@ class _Check:
                 if off or (crc is not None and crc != crc32(blob)):
                     message = f"it is damaged (of {path})"
                     self._found("vector", f"{kind} vector {row_id}", message)
+        except apsw.CorruptError:
+            self._unreadable(kind)
         return count
 
+    def _unreadable(self, kind: str) -> None:
+        """One by one, by the ids that the indexes still have."""
+        for row_id, path in execute(self._connection, _VECTOR_IDS[kind]).fetchall():
+            try:
+                execute(self._connection, _VECTOR[kind], (row_id,)).fetchall()
+            except apsw.CorruptError:
+                self._found("vector", f"{kind} vector {row_id}", f"it cannot be read (of {path})")
+
     def _full(self) -> bool:
-        return self._most is not None and self._read >= self._most
+        full = self._most is not None and self._read >= self._most
+        self._complete &= not full
+        return full
 
 
 class _Fix:
@@ -205,7 +253,8 @@ class _Fix:
     def run(self) -> dict[str, str]:
         """What was done, by kind. In an order in which each step can trust the ones before."""
         ways = {
-            "structure": (self._structure, "triggers and views made anew"),
+            "database": (self._anew, "made anew from all that can be read"),
+            "structure": (self._structure, "made anew"),
             "setting": (self._settings, "set to what a new file has"),
             "orphan": (self._orphans, "deleted"),
             "words": (self._words, "full-text index made anew from the texts"),
@@ -218,20 +267,55 @@ class _Fix:
         done = {}
         for kind, (way, words) in ways.items():
             if kind in kinds:
-                try:
+                with suppress(DatabaseError):  # the second look says what is left
                     way()
                     done[kind] = words
-                except DatabaseError:
-                    continue  # the second look says what is left
         return done
 
-    def _script(self, name: str) -> None:
-        execute(self._store.connection, queries.read(name)).fetchall()
+    def _anew(self) -> None:
+        """Row by row into a new file, whose content then takes this one's place. Only where no text
+        is lost; what has no vectors any more is pending."""
+        old, fresh = self._store.connection, apsw.Connection("")  # a temporary file
+        try:
+            with self._session.reading():
+                version = old.pragma("data_version")
+                fresh.pragma("page_size", old.pragma("page_size"))
+                schema.adopt(fresh)
+                fresh.pragma("foreign_keys", False)
+                ours = _structure(fresh) | {("table", "sqlite_sequence"): ""}
+                rows: list[Any] = execute(old, queries.named("structure")).fetchall()
+                own = [(kind, str(sql)) for kind, name, sql in rows if (kind, name) not in ours]
+                with transaction(fresh):
+                    for sql in [sql for kind, sql in own if kind == "table"]:
+                        execute(fresh, sql).fetchall()
+                    tables: list[Any] = execute(fresh, _COPY).fetchall()
+                    for name, reading, writing in tables:
+                        kept = name in _KEPT or ("table", name) not in ours
+                        with suppress(*(() if kept else (apsw.CorruptError, apsw.SQLError))):
+                            for row in execute(old, reading):
+                                execute(fresh, writing, row)
+                    for sql in [sql for kind, sql in own if kind != "table"]:
+                        execute(fresh, sql).fetchall()
+                if old.pragma("data_version") != version:
+                    raise DatabaseError("another process has written meanwhile")
+                with old.backup("main", fresh, "main") as work:
+                    while not work.done:
+                        work.step(-1)
+        finally:
+            fresh.close()
+        self._vec0()
 
     def _structure(self) -> None:
+        wanted, there = _fresh(), _structure(self._store.connection)
         with self._session.transaction():
-            self._script("triggers")
-            self._script("views")
+            for (kind, name), sql in wanted.items():
+                if kind != "table" and _plain(sql) != there.get((kind, name)):
+                    for statement in (f"drop {kind} if exists {name}", sql):
+                        execute(self._store.connection, statement).fetchall()
+            for name in ("triggers", "views"):
+                execute(self._store.connection, queries.read(name)).fetchall()
+        if any(kind == "table" and (kind, name) not in there for kind, name in wanted):
+            self._anew()
 
     def _settings(self) -> None:
         fresh = apsw.Connection(":memory:")
@@ -239,8 +323,11 @@ class _Fix:
         rows = execute(fresh, queries.named("settings")).fetchall()
         fresh.close()
         with self._session.transaction():
+            wrong = {found.what for found in self._findings if found.kind == "setting"}
             for name, value in rows:
                 self._session.run("setting_missing", name=name, value=value)
+                if name in wrong:
+                    self._session.set(name, value)
 
     def _orphans(self) -> None:
         with self._session.transaction():
@@ -258,11 +345,12 @@ class _Fix:
             self._session.run("words_rebuild")
 
     def _vectors(self) -> None:
-        with self._session.transaction():
-            for finding in self._findings:
-                found = re.fullmatch(r"(document|question) vector (\d+)", finding.what)
-                if finding.kind == "vector" and found:
+        for finding in self._findings:
+            found = re.fullmatch(r"(document|question) vector (\d+)", finding.what)
+            if finding.kind == "vector" and found:
+                with suppress(DatabaseError):  # its page cannot be read at all
                     self._session.run(f"{found[1]}_embedding_delete", id=int(found[2]))
+        with self._session.transaction():
             self._store.vectors.drain()
 
     def _texts(self) -> None:
@@ -285,10 +373,22 @@ class _Fix:
 
 def _structure(connection: apsw.Connection) -> dict[tuple[str, str], str]:
     rows = execute(connection, queries.named("structure"))
-    return {
-        (kind, name): re.sub(r"\s*([,\s])\s*", r"\1", re.sub("--.*", "", sql or ""))
-        for kind, name, sql in rows
-    }
+    return {(kind, name): _plain(sql or "") for kind, name, sql in rows}
+
+
+def _plain(sql: str) -> str:
+    return re.sub(r"\s*([,\s])\s*", r"\1", re.sub("--.*", "", sql))
+
+
+def _fresh() -> dict[tuple[str, str], str]:
+    """The structure of a new file, in the order in which it is made."""
+    connection = apsw.Connection(":memory:")
+    schema.adopt(connection)
+    rows: list[Any] = execute(connection, queries.named("structure")).fetchall()
+    connection.close()
+    order = ("table", "view", "index", "trigger")
+    rows.sort(key=lambda row: order.index(row[0]))
+    return {(kind, name): sql for kind, name, sql in rows}
 
 
 def _one_line(error: BaseException) -> str:

@@ -36,7 +36,7 @@ def is_note(path: str) -> bool:
 
 def exclude(work: Repository) -> None:
     """Tell git, for this copy of the repository only, what stays out."""
-    file = work.folder / (work.text("rev-parse", "--git-path", "info/exclude") or "")
+    file = work.path("rev-parse", "--git-path", "info/exclude")
     text = file.read_bytes() if file.exists() else b""
     if _EXCLUDE.encode() not in text:
         file.parent.mkdir(exist_ok=True)

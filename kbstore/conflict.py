@@ -49,8 +49,9 @@ def join(work: Repository, ours: str | None, theirs: str) -> tuple[str, dict[str
 
 def _merge(place: Repository, ours: str, theirs: str) -> dict[str, str]:
     """Merge in a work tree as far as to the commit; what was done with conflicts, by path."""
-    for renames in ((), ("-Xno-renames",)):
-        options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", *renames)
+    # The strategy "ort" of many a git does not know how to leave renames alone.
+    for strategy in ((), ("-srecursive", "-Xno-renames")):
+        options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", *strategy)
         answer = place.run(*_PLAIN, "merge", "-q", *options, theirs)
         if place.commit("MERGE_HEAD") is None:
             raise Failed(f"git did not merge: {answer.line}; put it right and sync again")
@@ -130,26 +131,29 @@ class _Settling:
         if here is None:
             self.said[path] = "both sides have moved or deleted it"
             return
-        name, told = self._place(path)
+        name = self._place(path)
         if not ours or not theirs:
-            here_, there = ("here", "on the other side")[:: 1 if ours else -1]
-            self.said[name] = (
-                f"changed {here_}, deleted or moved {there}: it stays{told}"
+            where, there = ("here", "on the other side")[:: 1 if ours else -1]
+            what = (
+                f"changed {where}, deleted or moved {there}: it stays"
                 if base
-                else f"named so {here_}, otherwise {there}: both stay{told}"
+                else f"named so {where}, otherwise {there}: both stay"
             )
         elif ours.id == theirs.id or ours.mode == theirs.mode == _SUBMODULE:
-            self.said[name] = f"of another kind on the other side: this side's stays{told}"
+            what = "of another kind on the other side: this side's stays"
         elif merged := self._merged(path, base, ours, theirs):
             data = merged.text.encode()
             id_ = self.work.out("hash-object", "-w", "--stdin", data=data).decode().strip()
             here = Entry(ours.mode, id_)
             side = f"; of the headers, {_WORDS[merged.header]} counts" if merged.header else ""
-            self.said[name] = f"the texts of both sides are in it{side}{told}"
+            what = f"the texts of both sides are in it{side}"
         else:
             other = merge.beside(path, self.taken)
             self._put(other, theirs)
-            self.said[name] = f"this side's stays{told}; the other side's is beside it: {other}"
+            what = f"this side's stays; the other side's is beside it: {other}"
+        if name != path:
+            what = "its old name is that of a folder, or of another kind of file, on one side"
+        self.said[name] = what
         self._put(name, here)
 
     def _merged(
@@ -176,14 +180,12 @@ class _Settling:
         ours, theirs = (dates.of(path) for dates in self.dates)
         return "theirs" if theirs > ours else "ours"
 
-    def _place(self, path: str) -> tuple[str, str]:
-        """Where a file goes, and the words for it if that is another name than it had."""
+    def _place(self, path: str) -> str:
+        """Where a file goes: its name may be taken by a folder or by another kind of file."""
         found = None if path in self.trees[2] or path in self.trees[3] else _MOVED.fullmatch(path)
-        original = found[1] if found else path
         if not found and path not in self.folders:
-            return path, ""
-        name = merge.beside(original, self.taken)
-        return name, f", and is {name} now, as {original} is something else on the other side"
+            return path
+        return merge.beside(found[1] if found else path, self.taken)
 
     def _put(self, path: str, entry: Entry) -> None:
         self.changes[path] = entry

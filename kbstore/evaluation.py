@@ -8,6 +8,7 @@ temporary tables that stand in for ranking and retriever: nothing in the file is
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,11 @@ from statistics import fmean
 from typing import Any
 
 from . import search
-from .errors import InputError, ModelError
+from .connection import load_vec0
+from .document import clean
+from .errors import InputError, ModelError, ModelUnavailableError
 from .report import Progress
+from .schema import ensure_vectors
 from .store import Store
 
 DEPTH = 10  # places of a result that count
@@ -113,29 +117,33 @@ def read_queries(file: Path) -> list[tuple[str, frozenset[str]]]:
     labels: dict[str, set[str]] = {}
     for number, row in _rows(file, text):
         query, paths = row.get("query"), row.get("paths", row.get("path"))
-        paths = [paths] if isinstance(paths, str) else paths
-        if not isinstance(query, str) or not query.strip() or not isinstance(paths, list):
+        paths = paths if isinstance(paths, list) else [paths]
+        texts = [text for text in (query, *paths) if isinstance(text, str) and text.strip()]
+        if len(texts) != len(paths) + 1 or not paths:
             raise InputError(f"{file}, line {number}: a query and a path are needed")
-        labels.setdefault(query.strip(), set()).update(map(str, paths))
+        labels.setdefault(clean(texts[0]).strip(), set()).update(texts[1:])
     if not labels:
         raise InputError(f"{file} has no query in it")
     return [(query, frozenset(paths)) for query, paths in labels.items()]
 
 
 def _rows(file: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    lines = text.splitlines()
     if text.lstrip().startswith("{"):
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 try:
                     row = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise InputError(f"{file}, line {number}: not JSON: {error}") from None
                 yield number, row if isinstance(row, dict) else {}
         return
-    delimiter = "\t" if lines and "\t" in lines[0] else ","
-    for row in (reader := csv.DictReader(lines, delimiter=delimiter)):
-        yield reader.line_num, row
+    delimiter = "\t" if "\t" in text.split("\n", 1)[0] else ","
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{file}, line {reader.line_num}: {error}") from None
 
 
 def cases(
@@ -156,9 +164,13 @@ def cases(
                 " `kbstore questions add` adds one, --queries FILE takes labelled ones"
             )
         chosen = _sample(rows, sample, seed)
-        return [Case(text, frozenset({path}), vector, i) for i, text, path, vector in chosen], None
+        problem = _no_vectors(store)
+        return [
+            Case(text, frozenset({path}), None if problem else vector, question_id)
+            for question_id, text, path, vector in chosen
+        ], problem
     known = {summary.path for summary in store.list()}
-    found, problem = [], None
+    found, problem = list[Case](), None
     for query, paths in _sample(list(labelled), sample, seed):
         if not paths & known:
             raise InputError(f"{query!r}: there is no document {min(paths)}")
@@ -171,6 +183,14 @@ def cases(
                 problem = str(error)
         found.append(Case(query, paths & known, vector, None))
     return found, problem
+
+
+def _no_vectors(store: Store) -> str | None:
+    with store.session.reading():
+        if problem := load_vec0(store.connection):
+            return problem
+        ready = ensure_vectors(store.connection)
+    return None if ready else "the vec0 tables are missing; `kbstore embed` makes them"
 
 
 def evaluate(
@@ -213,9 +233,12 @@ def tune(
 ) -> Tuning:
     """Propose weights for the retrievers; `apply` writes them.
 
-    Raises InputError (fewer than 20 queries: too few to choose by), DatabaseError.
+    Raises InputError (fewer than 20 queries: too few to choose by), ModelUnavailableError (without
+    vectors nothing can be said of their weight), DatabaseError.
     """
-    chosen, _ = cases(store, labelled, sample)
+    chosen, problem = cases(store, labelled, sample)
+    if problem:
+        raise ModelUnavailableError(f"without vectors no weights are proposed: {problem}")
     if len(chosen) < 20:
         raise InputError(f"there are {len(chosen)} queries; to choose weights by, take 20 or more")
     current: dict[str, float] = dict(store.session.run("retriever_weights"))
@@ -278,8 +301,9 @@ def _low(gains: Sequence[float], rounds: int = 2_000) -> float:
 
 def _paths(store: Store, case: Case, retrievers: tuple[str, ...] | None) -> list[str]:
     bindings = search.parameters(case.query, limit=DEPTH, retrievers=retrievers)
-    bindings |= {"embedding": case.embedding, "without": case.question_id}
-    hits = search.run(store.connection, bindings, vectors=case.embedding is not None)
+    bindings["embedding"] = case.embedding
+    store.session.run("hold_out", id=case.question_id)
+    hits, _ = search.run(store.connection, bindings, vectors=case.embedding is not None)
     return [hit.path for hit in hits]
 
 
@@ -291,6 +315,8 @@ def _standing_in(
     made = []
     with store.session.reading():
         try:
+            store.session.run("stand_in_question")
+            made.append("stand_in_question_drop")
             if ranking:
                 store.session.run("stand_in_ranking")
                 made.append("stand_in_ranking_drop")

@@ -74,8 +74,8 @@ def sync(folder: Path, remote: str | None, *, dry_run: bool = False) -> GitRepor
     like going on). All else that goes wrong stands in the report.
     """
     work = _Sync(Path(folder).expanduser().absolute(), remote)
-    work.check()
     try:
+        work.check()
         if dry_run:
             work.preview()
         else:
@@ -146,7 +146,7 @@ class _Sync:
         self._check_state()
 
     def _check_state(self) -> None:
-        place = Path(self.git.text("rev-parse", "--absolute-git-dir") or "")
+        place = self.git.path("rev-parse", "--absolute-git-dir")
         for name, what in _UNFINISHED.items():
             if (place / name).exists():
                 raise GitError(
@@ -188,7 +188,7 @@ class _Sync:
             self.git.out("init", "-q")
             self.git.out("symbolic-ref", "HEAD", f"refs/heads/{_BRANCH}")  # old gits lack init -b
         for key, known in (("name", None), ("email", os.environ.get("EMAIL"))):
-            if not known and not self.git.text("config", f"user.{key}"):
+            if not known and not self.git.config.get(f"user.{key}"):
                 value = "kbstore" if key == "name" else "kbstore@localhost"
                 self.git.options += ("-c", f"user.{key}={value}")
         has_remote = self._find_remote()
@@ -231,7 +231,7 @@ class _Sync:
             self.pushed = theirs == self.git.commit("HEAD")  # it has come through all the same
             if theirs == seen:
                 raise self._unreachable(answer.line)
-        raise Failed(f"others were faster {ATTEMPTS} times: sync again")
+        raise Failed(f"the remote or the notes have changed {ATTEMPTS} times meanwhile: sync again")
 
     def _find_remote(self) -> bool:
         """Find what to call the remote: by its name where the config has one."""
@@ -253,7 +253,7 @@ class _Sync:
         return True
 
     def _address_of(self, name: str) -> str | None:
-        return self.git.text("config", "--get", f"remote.{name}.url")
+        return self.git.config.get(f"remote.{name}.url")
 
     def _look(self) -> str | None:
         """The commit on the remote: that of our branch, else of its default one; None: neither."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -14,10 +15,22 @@ from datetime import date
 from typing import Any
 
 from . import search
+from .connection import execute
 from .document import check_path, parse_date
 from .errors import ConflictError, InputError, NotFoundError
 from .report import PutReport
 from .store import Store
+
+# A document that was deleted and taken back is another row, and says the same of its creation
+_ONE_A_PATH = """
+delete from temp.document where id not in (select min(id) from temp.document group by path)"""
+
+# Scripts written without spaces, split as by the trigger document_segmenting_insert
+_SPACELESS = re.compile("([฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽])")
+_TEXTS = "select id, title, tags, path, description, body from temp.document"
+_SPLIT = """
+update temp.document_fts set title = ?, tags = ?, path = ?, description = ?, body = ?
+where rowid = ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +96,29 @@ def diff(store: Store, path: str, old: int | None = None, new: int | None = None
         name, lines = path, _lines(store.get(path))
     else:
         name, lines = f"{path} (deleted)", []
-    return "".join(difflib.unified_diff(_lines(before), lines, f"{before.path}@{before.id}", name))
+    was = f"{before.path}@{before.id}"
+    changes = difflib.unified_diff(_lines(before), lines, was, name, lineterm="")
+    return "".join(f"{line}\n" for line in changes)
 
 
 def _lines(text: Any) -> list[str]:
-    head = [f"title: {text.title}\n"]
-    head += [f"tags: {', '.join(text.tags)}\n"] if text.tags else []
-    head += [f"description: {text.description}\n"] if text.description else []
-    body = [line if line.endswith("\n") else f"{line}\n" for line in text.body.splitlines(True)]
-    return [*head, "\n", *body]
+    """A text that ends with a line end has an empty last line, so a changed end is seen, too."""
+    head = [f"title: {text.title}"]
+    head += [f"tags: {', '.join(text.tags)}"] if text.tags else []
+    head += [f"description: {text.description}"] if text.description else []
+    return "\n".join([*head, "", text.body]).split("\n")
 
 
 def undo(store: Store, path: str, number: int | None = None) -> PutReport:
-    """Make a document what it was in version ``number`` (None: the latest one), under ``path``.
-    What it is now goes into the history, so this can be undone, too.
+    """Make a document what it was in version ``number`` (None: the latest one that is not just
+    another path), under ``path``. What it is now goes into the history, so this can be undone, too.
 
     Raises NotFoundError, ConflictError (there is nothing to go back to).
     """
     versions = history(store, path)
-    if not versions:
+    if path in store:
+        versions = tuple(found for found in versions if found.event != "move")
+    if not versions and number is None:
         raise ConflictError(f"{path} has no older version")
     found = versions[0] if number is None else version(store, path, number)
     return store.put(
@@ -128,11 +145,11 @@ def search_as_of(
     found = parse_date(moment)
     if found is None:
         raise InputError(f"as-of is {moment!r}, not a date such as 2026-12-01")
-    at = f"{found}T23:59:59.999Z" if len(found) == 10 else found.replace("Z", ".999Z")
+    at = f"{found.removesuffix('Z')}~"  # after every time of that day, or of that second
     filters.setdefault("now", found)
     bindings = search.parameters(query, limit=limit, **filters)
     with store.session.reading(), _standing_in(store, at):
-        hits = search.run(store.connection, bindings, vectors=False)
+        hits, _ = search.run(store.connection, bindings, vectors=False)
     note = f"searched by words only, in the documents as they were on {found}"
     return search.SearchResult(bindings["query"], hits, (note,), None)
 
@@ -141,7 +158,12 @@ def search_as_of(
 def _standing_in(store: Store, at: str) -> Iterator[None]:
     try:
         store.session.run("as_of_documents", at=at)
+        execute(store.connection, _ONE_A_PATH).fetchall()
         store.session.run("as_of_words")
+        for row in execute(store.connection, _TEXTS).fetchall():
+            if any(_SPACELESS.search(str(text)) for text in row[1:]):
+                split = [_SPACELESS.sub("\u200b\\1\u200b", str(text)) for text in row[1:]]
+                execute(store.connection, _SPLIT, (*split, row[0]))
         yield
     finally:
         store.session.run("as_of_drop")

@@ -225,8 +225,7 @@ class KnowledgeBase:
         """The answer as an agent reads it: numbered notes with path, title, tags, date and the
         place that matched; one closing line where something was missing. Never raises."""
         try:
-            result = self.search_hits(query, topic, limit)
-            return _told(result, {hit.path: self.get(hit.path).tags for hit in result.hits})
+            return _told(self.search_hits(query, topic, limit))
         except KBError as error:
             return f"The search failed: {error}"
 
@@ -311,13 +310,13 @@ def note_path(store: Store, topic: str, title: str) -> str:
     return first
 
 
-def _told(result: SearchResult, tags: dict[str, tuple[str, ...]]) -> str:
+def _told(result: SearchResult) -> str:
     lines = []
     for number, hit in enumerate(result.hits, 1):
         parts = [
             f"{number}. {hit.path}",
             " ".join(hit.title.split()),
-            f"[{', '.join(tags[hit.path])}]" if tags[hit.path] else "",
+            f"[{', '.join(hit.tags)}]" if hit.tags else "",
             (hit.updated or "")[:10],
         ]
         lines += [" | ".join(part for part in parts if part), f"   {hit.snippet}"]

@@ -107,7 +107,7 @@ class Questions:
 
     def ask_one(self, document_id: int) -> str | None:
         """Have the questions of one document written; return why that was not possible, or None."""
-        if self.name() is None or self._session.connection.in_transaction:
+        if self.name() is None or self._is_inside():
             return None
         try:
             work = self.read(document_id)
@@ -140,6 +140,9 @@ class Questions:
         """
         if parallel < 1:
             raise InputError(f"parallel is {parallel}; it must be 1 or more")
+        if self._is_inside():
+            said = "inside a transaction no LLM is asked; `hype` does it after it"
+            return HypeReport(None, pending=self._pending(), error=said)
         pace = Pace(parallel)
         try:
             generator = self._llm(pace)
@@ -169,6 +172,11 @@ class Questions:
             return list(ids)
         # Nobody is ever asked about a blank note: it must not take another's place.
         return list(islice((i for i in ids if self._readable(i)), limit))
+
+    def _is_inside(self) -> bool:
+        """Whether this thread is in the middle of a transaction; another one is waited for."""
+        with self._session.reading():
+            return self._session.connection.in_transaction
 
     def _pending(self) -> int:
         return int(self._session.value("hype_pending_count"))

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ _OF_THE_HOST = (
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 )
-_ADDRESS = re.compile(r"(?<=://)[^/\s'\"]*@")
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")
 _NOISE = ("hint:", "warning:", "to ", "**")  # before what is the matter
 
 
@@ -128,11 +129,21 @@ class Repository:
     def text(self, *arguments: str) -> str | None:
         """The one line that it prints; None where it does not go well, or prints nothing."""
         answer = self.run(*arguments)
-        return (os.fsdecode(answer.out).strip("\r\n") or None) if not answer.code else None
+        return (os.fsdecode(answer.out).removesuffix("\n") or None) if not answer.code else None
+
+    def path(self, *arguments: str) -> Path:
+        """The path that it prints, relative to the folder or not. Raises Failed."""
+        return self.folder / os.fsdecode(self.out(*arguments)).removesuffix("\n")
 
     def names(self, *arguments: str) -> list[str]:
         """What it prints with ``-z``."""
         return [os.fsdecode(name) for name in self.out(*arguments).split(b"\0") if name]
+
+    @cached_property
+    def config(self) -> dict[str, str]:
+        """The user's, the repository's and the machine's together, as at the first look."""
+        pairs = (line.partition("\n") for line in self.names("config", "--list", "-z"))
+        return {key: value for key, _, value in pairs}
 
     def commit(self, name: str) -> str | None:
         """The id of a commit, if there is one of this name."""
@@ -196,7 +207,8 @@ class Repository:
         """The text without the secrets of any address in it."""
         for address in self.hidden:
             text = text.replace(address, masked(address))
-        return _ADDRESS.sub("", text)
+        # Git names addresses also without their users, or as the config rewrites them.
+        return _ADDRESS.sub(lambda found: masked(found[0]), text)
 
     def _environment(self, goes_out: bool) -> dict[str, str]:
         environment = {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST}
@@ -207,7 +219,7 @@ class Repository:
             "LC_ALL": "C",
         }
         theirs = "GIT_SSH_COMMAND" in environment or "GIT_SSH" in environment
-        if goes_out and not theirs and not self.text("config", "core.sshCommand"):
+        if goes_out and not theirs and not self.config.get("core.sshcommand"):
             environment["GIT_SSH_COMMAND"] = "ssh -o BatchMode=yes"
         return environment
 
@@ -222,7 +234,7 @@ def masked(address: str) -> str:
 @contextmanager
 def aside(work: Repository, commit: str) -> Iterator[Repository]:
     """A work tree of its own at a commit, for as long as it is needed. Raises Failed."""
-    home = Path(work.text("rev-parse", "--absolute-git-dir") or "")
+    home = work.path("rev-parse", "--absolute-git-dir")
     for old in home.glob(f"{_ASIDE}*"):
         if time.time() - old.stat().st_mtime > _STALE:  # of a process that was killed
             _remove(work, old)

@@ -20,6 +20,12 @@ TYPES = ("kb", "skill", "journal")
 MAX_LIMIT = 100_000
 
 
+_PLAIN = (
+    "path", "title", "tags", "type", "topic", "updated", "score", "snippet", "type_weight",
+    "recency", "rank_without_age", "matched_question",
+)  # fmt: skip
+
+
 class Evidence(NamedTuple):
     """What one retriever says of a document: its rank (from 1), its own score, and what it adds."""
 
@@ -30,10 +36,12 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document found. score = type_weight * recency * the sum of the contributions."""
+    """A document found. score = type_weight * recency * the sum of the contributions;
+    ``rank_without_age`` is where it would stand if nothing decayed."""
 
     path: str
     title: str
+    tags: tuple[str, ...]
     type: str
     topic: str
     updated: str | None
@@ -41,28 +49,32 @@ class Hit:
     snippet: str
     type_weight: float
     recency: float
+    rank_without_age: int
     matched_question: str | None
     frontmatter: Evidence | None
     words: Evidence | None
     vectors: Evidence | None
 
     def as_dict(self) -> dict[str, Any]:
-        plain = ("path", "title", "type", "topic", "updated", "score", "snippet", "type_weight")
         evidence = {name: getattr(self, name) for name in RETRIEVERS}
-        return {name: getattr(self, name) for name in (*plain, "recency", "matched_question")} | {
-            "retrievers": {name: e and e._asdict() for name, e in evidence.items()}
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "tags": list(self.tags),
+            "retrievers": {name: e and e._asdict() for name, e in evidence.items()},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The hits, best first; ``degraded`` says what the search had to do without, ``model`` whose
-    vectors it used (None: none)."""
+    vectors it used (None: none); ``displaced`` are paths that would be among the first three, but
+    for their age."""
 
     query: str
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...]
     model: str | None
+    displaced: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -76,6 +88,7 @@ class SearchResult:
             "hits": [hit.as_dict() for hit in self.hits],
             "degraded": list(self.degraded),
             "model": self.model,
+            "displaced": list(self.displaced),
         }
 
 
@@ -114,7 +127,6 @@ def parameters(
     return {
         "query": clean(query),
         "embedding": None,
-        "without": None,
         "limit": limit,
         "topic": clean(topic).strip("/") or None if topic is not None else None,
         "type": type,
@@ -124,17 +136,21 @@ def parameters(
     }
 
 
-def run(connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool) -> tuple[Hit, ...]:
-    """Run the statement; without ``vectors`` the form of it that needs no extension."""
+def run(
+    connection: apsw.Connection, bindings: dict[str, Any], *, vectors: bool
+) -> tuple[tuple[Hit, ...], tuple[str, ...]]:
+    """Run the statement; without ``vectors`` the form of it that needs no extension. The hits, and
+    the paths that their age has displaced."""
     cursor = execute(
         connection, queries.statement("search" if vectors else "search_words"), bindings
     )
-    return tuple(
-        _hit(
-            {column[0]: value for column, value in zip(cursor.get_description(), row, strict=True)}
-        )
-        for row in cursor
-    )
+    names = None
+    rows = []
+    for row in cursor:
+        names = names or [column[0] for column in cursor.get_description()]
+        rows.append(dict(zip(names, row, strict=True)))
+    displaced = json.loads(rows[0]["displaced"] or "[]") if rows else []
+    return tuple(map(_hit, rows)), tuple(displaced)
 
 
 def diversify(
@@ -155,17 +171,7 @@ def _hit(row: dict[str, Any]) -> Hit:
         values = tuple(row[f"{name}_{field}"] for field in Evidence._fields)
         return None if values[0] is None else Evidence(*values)
 
-    same = (
-        "path",
-        "title",
-        "type",
-        "topic",
-        "updated",
-        "score",
-        "snippet",
-        "type_weight",
-        "recency",
-    )
-    fields: dict[str, Any] = {name: row[name] for name in (*same, "matched_question")}
+    fields: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    fields["tags"] = tuple(json.loads(row["tags"]))
     fields |= {name: evidence(name) for name in RETRIEVERS}
     return Hit(**fields)

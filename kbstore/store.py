@@ -341,12 +341,14 @@ class Store:
                 degraded.append(
                     "searched by words only: another model's vectors have just taken over"
                 )
-            hits = search.run(self.connection, bindings, vectors=bindings["embedding"] is not None)
+            hits, displaced = search.run(
+                self.connection, bindings, vectors=bindings["embedding"] is not None
+            )
             if mmr is not None:
                 hits, problem = search.diversify(self.connection, hits, mmr, wanted)
                 degraded += [problem] if problem else []
         name = model.name if model else None
-        return search.SearchResult(bindings["query"], hits, tuple(degraded), name)
+        return search.SearchResult(bindings["query"], hits, tuple(degraded), name, displaced)
 
     def embed(self, *, limit: int | None = None, progress: Progress | None = None) -> EmbedReport:
         """Make the vectors that are missing, newest documents first, committed as they come.

@@ -40,6 +40,11 @@ def print_hit(rank: int, hit: Hit, explain: bool) -> None:
         click.echo(
             f"     type {hit.type} x {hit.type_weight:g}, recency x {hit.recency:.3f}"
             f" (updated {hit.updated or 'unknown'}), score {hit.score:.5f}"
+            + (
+                f"; rank {hit.rank_without_age} but for its age"
+                if hit.rank_without_age < rank
+                else ""
+            )
         )
 
 

@@ -32,6 +32,12 @@ from document
 where id not in (select id from document_segmented)
   and title || tags || path || description || body glob '*[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]*'
 union all
+select 'words', d.path, 'what is split for the full-text index is an older text'
+from document_segmented s
+join document d on d.id = s.id
+where replace(s.title || s.tags || s.path || s.description || s.body, char(8203), '')
+  <> replace(d.title || d.tags || d.path || d.description || d.body, char(8203), '')
+union all
 select 'model', 'setting model', 'there are vectors, but no model serves'
 from setting
 where name = 'model' and value is null
@@ -39,6 +45,18 @@ where name = 'model' and value is null
 union all
 select 'setting', name, 'it is missing'
 from (
-  select value as name from json_each('["rrf_k","title_weight","tags_weight","path_weight","description_weight","body_weight","coverage","model","model_name","model_weight","keep_versions","keep_days","folder","hype_model","hype_prompt","hype_temperature","hype_max_tokens","hype_timeout"]'))
+  select value as name from json_each('["rrf_k","title_weight","tags_weight","path_weight","description_weight","body_weight","neighbours_weight","full","coverage","model","model_name","model_weight","keep_versions","keep_days","folder","hype_model","hype_prompt","hype_temperature","hype_max_tokens","hype_timeout"]'))
 where name not in (select name from setting)
+union all
+select 'setting', name, 'it is not a number of 0 or more'
+from setting
+where not (typeof(value) in ('integer', 'real') and value >= 0)
+  and (name in ('rrf_k', 'title_weight', 'tags_weight', 'path_weight', 'description_weight', 'body_weight',
+      'neighbours_weight', 'full', 'coverage', 'model_weight')
+    or name in ('keep_versions', 'keep_days') and value is not null)
+union all
+select 'setting', name, 'it is more days than there are dates'
+from setting
+where name = 'keep_days' and typeof(value) in ('integer', 'real') and value >= 0
+  and strftime('%Y', 'now', '-' || value || ' days') is null
 order by 1, 2;

@@ -35,7 +35,7 @@ with recursive
     group by a.id, b.id
   ),
   chosen (n, id, before) as (
-    select 1, (select id from hit order by place limit 1), '[]'
+    select 1, (select id from hit order by place limit 1), '[]' where coalesce(:limit, 10) > 0
     union all
     select n + 1,
       (select h.id

@@ -329,6 +329,18 @@ join question_embedding e on e.question_id = q.id and e.model = (select value fr
 where v.state = 'searched'
 order by q.id;
 
+-- name: stand_in_question
+create temp table held_out (id integer);
+create temp view question as select * from main.question where id not in (select id from temp.held_out);
+
+-- name: stand_in_question_drop
+drop view temp.question;
+drop table temp.held_out;
+
+-- name: hold_out
+delete from temp.held_out;
+insert into temp.held_out (id) values (:id);
+
 -- name: retriever_weights
 select name, weight from main.retriever;
 

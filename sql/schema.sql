@@ -40,6 +40,8 @@ insert into setting (name, value) values
   ('path_weight', 1.0),
   ('description_weight', 1.0),
   ('body_weight', 1.0),
+  ('neighbours_weight', 0.75),         -- words side by side in the query and in the document
+  ('full', 0.7),                       -- share of the way from any passage to the same text that makes a full match
   ('coverage', 0.8),                   -- share of the query's content words that title, tags and path must cover
   ('model', null),                     -- fingerprint of the model whose vectors serve
   ('model_name', null),
@@ -71,7 +73,7 @@ create table retriever (
   depth integer not null default 200 check (depth between 1 and 4096)  -- how far down its ranks count
 ) strict, without rowid;
 
-insert into retriever (name, power) values ('frontmatter', 0), ('words', 1), ('vectors', 2);
+insert into retriever (name, power) values ('frontmatter', 0), ('words', 2), ('vectors', 3);
 
 create table stop_word (
   word text primary key

@@ -18,7 +18,7 @@
 --
 -- Reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009) knows ranks only: the first of a list of poor matches counts as
 -- much as the first of a list of good ones. `relative` (0 to 1) says how good a match is by its retriever's own lights;
--- power 0 leaves it out. `update retriever set power = 0, depth = entry` is the plain form. All weights, powers, depths,
+-- power 0 leaves it out. `update retriever set power = 0, depth = entry` with neighbours_weight 0 is the plain form. All weights, powers, depths,
 -- half-lives and k are rows of retriever, ranking and setting.
 with
   option as materialized (
@@ -28,6 +28,13 @@ with
       (select value from setting where name = 'rrf_k') as k,
       (select value from setting where name = 'model') as model,
       coalesce(:topic, :type, :tag, :since, :until) is not null as filtered,
+      -- Who asks for the journal, or names a date, does not want the newest: nothing decays.
+      :type is 'journal' or :topic || '/' glob 'journal/*' or coalesce(:since, :until) is not null
+        or :query glob '*[12][0-9][0-9][0-9]-[01][0-9]*'
+        or exists (
+          select 1
+          from json_each('["January","February","March","April","May","June","July","August","September","October","November","December"]')
+          where :query like '%' || value || ' %' and :query glob '*[0-9]*') as is_dated,
       ',' || coalesce(replace(:retrievers, ' ', ''), 'frontmatter,words,vectors') || ',' as retrievers
   ),
 
@@ -183,22 +190,47 @@ with
     from list cross join term
     where list.name = 'words'
   ),
-  words (id, rank, score, relative) as materialized (
-    select id, rank() over (order by bm25), -bm25, min(1.0, bm25 / (select bm25 from attainable))
-    from (
-      select f.rowid as id, bm25(document_fts,
+  word_hit (id, bm25) as materialized (
+    select f.rowid, bm25(document_fts,
         (select value from setting where name = 'title_weight'),
         (select value from setting where name = 'tags_weight'),
         (select value from setting where name = 'path_weight'),
         (select value from setting where name = 'description_weight'),
         (select value from setting where name = 'body_weight')) as bm25
-      from option
-      join list on list.name = 'words'
-      cross join document_fts f
-      where document_fts match (select expression from match)
-        and (not option.filtered or +f.rowid in (select id from eligible))
-      order by bm25
-      limit coalesce((select depth from list where name = 'words'), 0))
+    from option
+    join list on list.name = 'words'
+    cross join document_fts f
+    where document_fts match (select expression from match)
+      and (not option.filtered or +f.rowid in (select id from eligible))
+    order by bm25
+    limit coalesce((select depth from list where name = 'words'), 0)
+  ),
+  -- Words that stand side by side in the query count more where they stand side by side in a document.
+  neighbours (expression) as materialized (
+    select coalesce(group_concat(expression || ' + ' || next, ' OR '), '""')
+    from (
+      select expression, lead(expression) over (order by at) as next, lead(at) over (order by at) - at as distance
+      from term)
+    where distance = 1 and expression not glob '*[*]'
+  ),
+  neighbours_hit (id, bm25) as materialized (
+    select f.rowid, (select value from setting where name = 'neighbours_weight') * bm25(document_fts,
+        (select value from setting where name = 'title_weight'),
+        (select value from setting where name = 'tags_weight'),
+        (select value from setting where name = 'path_weight'),
+        (select value from setting where name = 'description_weight'),
+        (select value from setting where name = 'body_weight')) as bm25
+    from list
+    cross join document_fts f
+    where list.name = 'words' and document_fts match (select expression from neighbours)
+    order by bm25
+    limit coalesce((select depth from list where name = 'words'), 0)
+  ),
+  words (id, rank, score, relative) as materialized (
+    select w.id, rank() over (order by w.bm25 + coalesce(n.bm25, 0.0)), -(w.bm25 + coalesce(n.bm25, 0.0)),
+      min(1.0, (w.bm25 + coalesce(n.bm25, 0.0)) / (select bm25 from attainable))
+    from word_hit w
+    left join neighbours_hit n using (id)
   ),
 
 
@@ -234,10 +266,10 @@ with
 
   -- Type and age ---------------------------------------------------------------------------------------------------
   ranked as materialized (
-    select f.*, d.path, d.title, d.type, d.topic, d.updated,
+    select f.*, d.path, d.title, d.tags, d.type, d.topic, d.updated,
       coalesce(r.weight, 1.0) as type_weight,
       -- half-life decay; a date in the future is of age 0, no date does not decay
-      iif(r.half_life_days is null or d.updated is null, 1.0,
+      iif(r.half_life_days is null or d.updated is null or option.is_dated, 1.0,
         max(r.floor, exp(-ln(2) * max(0.0, option.now - julianday(d.updated)) / r.half_life_days))) as recency
     from option
     cross join fused f
@@ -245,19 +277,20 @@ with
     left join ranking r on r.type = d.type
   ),
   best as materialized (
-    select *, rrf * type_weight * recency as score
+    select *, rrf * type_weight * recency as score,
+      -- of equals, the one that has the words
+      row_number() over (order by rrf * type_weight * recency desc, words_rank is null, path) as rank,
+      row_number() over (order by rrf * type_weight desc, words_rank is null, path) as rank_without_age
     from ranked
-    order by score desc, path
-    limit (select row_limit from option)
   )
 
 select
-  row_number() over (order by b.score desc, b.path) as rank,
-  b.path, b.title, b.type, b.topic, b.updated, b.score,
+  b.rank, b.path, b.title, b.tags, b.type, b.topic, b.updated, b.score,
   b.frontmatter_rank, b.frontmatter_score, b.frontmatter_contribution,
   b.words_rank, b.words_score, b.words_contribution,
   b.vectors_rank, b.vectors_score, b.vectors_contribution,
-  b.type_weight, b.recency,
+  b.type_weight, b.recency, b.rank_without_age,
+  b.displaced,
   (select q.text from question q where q.id = b.question_id) as matched_question,
   coalesce(
     (select trim(replace(replace(snippet(document_fts, 4, '**', '**', '…', 24), char(8203), ''), char(10), ' '))
@@ -265,5 +298,12 @@ select
      where b.words_rank is not null and document_fts match (select expression from match) and rowid = b.id),
     (select trim(replace(substr(d.body, 1, 160), char(10), ' ')) || iif(length(d.body) > 160, '…', '')
      from document d where d.id = b.id)) as snippet
-from best b
-order by b.score desc, b.path;
+from (
+  select best.*, row_limit,
+    -- Leaders that are not among the rows for their age alone. (A window, since a second reference to best would double
+    -- the statement: SQLite has a limit there.)
+    nullif(json_group_array(path) filter (where rank_without_age <= min(3, row_limit) and rank > row_limit) over (), '[]') as displaced
+  from option
+  cross join best) b
+where b.rank <= b.row_limit
+order by b.rank;

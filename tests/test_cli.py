@@ -336,8 +336,11 @@ def test_sync_as_json_names_every_path(run: Run, tmp_path: Path) -> None:
         "updated": [],
         "moved": [],
         "deleted": [],
+        "written": [],
+        "removed": [],
         "unchanged": 0,
         "read": 3,
+        "conflicts": [],
         "problems": [{"path": "bad.md", "message": "the text is not UTF-8 (byte 3)"}],
         "embedded": {
             "model": STARTER,
@@ -349,6 +352,7 @@ def test_sync_as_json_names_every_path(run: Run, tmp_path: Path) -> None:
             "pending": 0,
             "error": None,
         },
+        "questioned": None,
     }
     assert result.stderr == "Warning: bad.md: the text is not UTF-8 (byte 3)\n"
     (folder / "a.md").rename(folder / "c.md")
@@ -983,11 +987,12 @@ def test_status_as_json_is_a_contract(run: Run, base: Path) -> None:
     assert found.pop("size") == base.stat().st_size
     assert found == {
         "path": str(base),
-        "schema_version": 1,
+        "schema_version": 2,
         "documents": 7,
         "skills": 1,
         "journals": 1,
         "pending": 7,
+        "unquestioned": 0,
         "failed": 0,
         "last_error": None,
         "passages": 0,
@@ -995,6 +1000,7 @@ def test_status_as_json_is_a_contract(run: Run, base: Path) -> None:
         "versions": 0,
         "model": None,
         "available_model": STARTER,
+        "hype_model": None,
         "sqlite_vec": "v0.1.9",
         "degraded": ["7 of 7 documents have no vectors yet; `kbstore embed` makes them"],
     }
@@ -1140,7 +1146,7 @@ def test_a_text_with_a_nul_is_refused(run: Run, base: Path) -> None:
         (["add", "a.md", "no-such-file.md"], "No such file or directory"),
         (["embed", "--limit", "0"], "0 is not in the range x>=1"),
         (["sql", "../../etc/passwd"], "is not one of"),
-        (["sync"], "Missing argument 'FOLDER'"),
+        (["export"], "Missing argument 'DIR'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -110,10 +110,11 @@ class Pair:
         return report
 
     def begin(self, notes: dict[str, str | bytes]) -> None:
-        """Give both folders the same notes."""
+        """Give both folders the same notes; b is a copy, as a clone would be."""
         for name, text in notes.items():
             write(self.a / name, text)
-        self.both()
+        self.sync(self.a)
+        shutil.copytree(self.a, self.b, symlinks=True, dirs_exist_ok=True)
 
     def conflict(self, name: str, base: str, ours: str, theirs: str) -> str:
         """The text of a note that is edited in both folders; b merges, so it is "ours"."""
@@ -230,9 +231,7 @@ def test_a_folder_and_a_remote_that_never_met_are_joined(pair: Pair) -> None:
 def test_without_a_remote_it_is_only_committed(folder: Path) -> None:
     report = sync(folder, None)
     told = "there is no remote: the notes are committed in the folder only"
-    assert report == GitReport(
-        remote=None, branch="main", committed=("one.md",), notes=(told,)
-    )
+    assert report == GitReport(remote=None, branch="main", committed=("one.md",), notes=(told,))
     assert sync(folder, "").notes == (told,)
 
 
@@ -474,7 +473,8 @@ def test_an_address_is_never_an_option(pair: Pair, tmp_path: Path) -> None:
 def database(file: Path) -> bytes:
     file.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(file)
-    connection.execute("create table t(x)")
+    connection.execute("create table if not exists t(x)")
+    connection.execute("insert into t values (?)", (str(file),))
     connection.commit()
     connection.close()
     return file.read_bytes()
@@ -550,9 +550,15 @@ def test_a_database_in_git_is_taken_out_and_stays_on_the_disk(pair: Pair) -> Non
     assert (pair.b / "memory").read_bytes() == memory
 
 
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("diverged", [False, True])
-def test_a_database_on_the_remote_never_replaces_the_one_here(pair: Pair, diverged: bool) -> None:
-    pair.begin({"one.md": "# One\n"})
+def test_a_database_on_the_remote_never_replaces_the_one_here(
+    pair: Pair, begun: bool, diverged: bool
+) -> None:
+    write(pair.a / "one.md", "# One\n")
+    pair.sync(pair.a)
+    if begun:
+        pair.sync(pair.b)
     database(pair.a / "kb.sqlite3")
     database(pair.a / "memory")
     write(pair.a / "two.md", "# Two\n")
@@ -594,7 +600,8 @@ def test_submodules_are_left_as_they_are(pair: Pair, tmp_path: Path) -> None:
     pair.sync(pair.a)
     run(pair.a, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "lib"))
     run(pair.a, "commit", "-qm", "by hand")
-    pair.both()
+    pair.sync(pair.a)
+    pair.sync(pair.b)
     write(pair.a / "lib/code.md", "y\n")
     sync(pair.a / "lib", None)
     write(pair.a / "one.md", "# One a\n")
@@ -673,9 +680,7 @@ def test_deleted_here_and_edited_there_the_edit_stays(pair: Pair, deleted: str) 
     report = pair.both()
     assert files(pair.a)["one.md"] == b"one, edited\n"
     here, there = ("here", "on the other side")[:: 1 if deleted == "a" else -1]
-    assert report.conflicts == (
-        ("one.md", f"changed {here}, deleted or moved {there}: it stays"),
-    )
+    assert report.conflicts == (("one.md", f"changed {here}, deleted or moved {there}: it stays"),)
 
 
 def test_deleted_on_both_sides(pair: Pair) -> None:
@@ -766,9 +771,8 @@ def test_a_note_here_where_there_is_a_folder_there(pair: Pair, last: str) -> Non
         "topic (other version)": b"a file, edited\n",
         "topic/note.md": b"in a folder\n",
     }
-    [(path, said)] = report.conflicts
-    assert path == "topic (other version)"
-    assert "as topic is something else on the other side" in said
+    told = "its old name is that of a folder, or of another kind of file, on one side"
+    assert report.conflicts == (("topic (other version)", told),)
 
 
 def test_a_new_note_here_where_there_is_a_new_folder_there(pair: Pair) -> None:
@@ -912,7 +916,8 @@ def test_the_user_s_merge_config_is_no_trouble(pair: Pair) -> None:
         "[rerere]\nenabled = true\nautoUpdate = true\n[pull]\nrebase = true\n"
         "[core]\nquotePath = true\nautocrlf = false\n[status]\nshowUntrackedFiles = no\n"
         "[diff]\nnoprefix = true\nrenames = copies\nignoreSubmodules = none\n"
-        "[commit]\nverbose = true\ncleanup = strip\n[color]\nui = always\n[push]\ndefault = nothing\n"
+        "[commit]\nverbose = true\ncleanup = strip\n[color]\nui = always\n"
+        "[push]\ndefault = nothing\n"
         "[branch]\nautoSetupMerge = always\n[init]\ndefaultBranch = trunk\n[fetch]\nprune = true\n",
     )
     text = pair.conflict("a/ö one.md", "one\n", "one b\n", "one a\n")
@@ -986,7 +991,7 @@ def test_a_table_stays_one() -> None:
 def test_paragraphs_are_not_shuffled() -> None:
     ours, theirs = "# A\n\na one\n\na two\n", "# B\n\nb one\n\nb two\n\nb three\n"
     assert merged("", ours, theirs) == f"{ours}\n{theirs}"
-    assert merged("text\n", "Title\n=====\n", "text\n---\n") == "Title\n=====\n\ntext\n---\n"
+    assert merged("", "text\n", "=====\n") == "text\n\n=====\n"  # no heading
 
 
 def test_items_of_a_list_stay_one_list() -> None:
@@ -1075,7 +1080,10 @@ def test_others_are_faster(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     left[0] = git.ATTEMPTS
     write(pair.b / "b.md", "bb\n")
     report = sync(pair.b, None)
-    assert (report.error, report.pushed) == ("others were faster 5 times: sync again", False)
+    assert (report.error, report.pushed) == (
+        "the remote or the notes have changed 5 times meanwhile: sync again",
+        False,
+    )
     assert sync(pair.b, None).pushed
     assert pair.both().error is None
 
@@ -1121,7 +1129,7 @@ def test_ssh_asks_nothing(pair: Pair, tmp_path: Path, monkeypatch: pytest.Monkey
     write(pair.a / "one.md", "one\n")
     log = tmp_path / "log"
     script(tmp_path / "bin/ssh", f'echo "$@" >> {log}; echo no route >&2; exit 255')
-    script(tmp_path / "mine", f'echo mine >> {log}; echo refused >&2; exit 255')
+    script(tmp_path / "mine", f"echo mine >> {log}; echo refused >&2; exit 255")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     report = sync(pair.a, "ssh://example.org/kb.git")
     assert "ssh://example.org/kb.git: no route;" in (report.error or "")
@@ -1129,7 +1137,7 @@ def test_ssh_asks_nothing(pair: Pair, tmp_path: Path, monkeypatch: pytest.Monkey
     log.unlink()
     run(pair.a, "config", "core.sshCommand", str(tmp_path / "mine"))
     assert "kb.git: refused;" in (sync(pair.a, None).error or "")
-    assert log.read_text() == "mine\n"
+    assert set(log.read_text().split()) == {"mine"}  # it is asked what kind of one it is, too
 
 
 @posix
@@ -1407,6 +1415,8 @@ def test_a_thousand_notes(pair: Pair) -> None:
 
 # The storm
 
+ACTIONS = {"new": 3, "insert": 8, "change": 4, "cut": 2, "delete": 1, "move": 2, "retitle": 1}
+
 
 class Storm:
     """Two people who edit, delete and rename the same notes, and sync now and then.
@@ -1440,15 +1450,17 @@ class Storm:
 
     def act(self, folder: Path) -> None:
         names = sorted(files(folder))
-        action = self.random.choice(("new", "insert", "insert", "change", "cut", "delete", "move"))
+        action = self.random.choices([*ACTIONS], [*ACTIONS.values()])[0]
         if action == "new" or not names:
-            self.put(folder / self.name(), self.text())
+            file = folder / self.name()
+            if self.can_be(file):
+                write(file, self.text())
             return
-        file = folder / self.random.choice(names)
-        lines = file.read_bytes().decode().splitlines(keepends=True)
-        at = self.random.randrange(len(lines) + 1)
+        hot = names[:1] if self.random.random() < 0.5 else names  # both edit one of them often
+        file = folder / self.random.choice(hot)
+        text = file.read_bytes().decode()
         if action == "delete":
-            self.removed |= numbers("".join(lines))
+            self.removed |= numbers(text)
             file.unlink()
         elif action == "move":
             to = folder / self.name()
@@ -1456,23 +1468,22 @@ class Storm:
                 to.parent.mkdir(parents=True, exist_ok=True)
                 file.rename(to)
                 if self.random.random() < 0.5:
-                    write(to, "".join([*lines, self.line()]))
+                    write(to, f"{text}{self.line()}")
+        elif action == "retitle":
+            write(file, text.replace("title: ", f"title: {self.random.randrange(9)} ", 1))
         else:
+            body = frontmatter.split(text)[1]
+            lines = body.splitlines(keepends=True)
+            at = self.random.choice((0, len(lines), self.random.randrange(len(lines) + 1)))
             old = lines[at : at + 1] if action != "insert" else []
             new = [self.line()] if action != "cut" else []
             self.removed |= numbers("".join(old))
-            write(file, "".join([*lines[:at], *new, *lines[at + len(old) :]]))
-
-    def put(self, file: Path, text: str) -> None:
-        if self.can_be(file):
-            write(file, text)
-        else:
-            self.number += 0
+            lines[at : at + len(old)] = new
+            write(file, text.removesuffix(body) + "".join(lines))
 
     def can_be(self, file: Path) -> bool:
-        below = [p for p in file.parents if p != self.pair.a and self.pair.a in p.parents]
-        below += [p for p in file.parents if p != self.pair.b and self.pair.b in p.parents]
-        return not file.exists() and not any(p.exists() and not p.is_dir() for p in below)
+        above = [p for p in file.parents if {self.pair.a, self.pair.b} & {*p.parents}]
+        return not file.exists() and all(p.is_dir() or not p.exists() for p in above)
 
     def sync(self, folder: Path) -> None:
         self.committed |= numbers(b"".join(files(folder).values()).decode())
@@ -1510,9 +1521,8 @@ def numbers(text: str) -> set[str]:
     return set(re.findall(r"N\d+N", text))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_in_a_storm(pair: Pair, seed: int) -> None:
-    Storm(pair, seed).run(ROUNDS // 2)
+def test_nothing_is_lost_in_a_storm(pair: Pair) -> None:
+    Storm(pair, seed=1).run(ROUNDS)
 
 
 def test_the_report_is_frozen() -> None:

@@ -643,7 +643,13 @@ def test_an_exact_rare_word_is_first_though_vectors_lead_elsewhere(
 ) -> None:
     near = np.zeros(768)
     near[0] = 1.0
-    embedder.vectors = {"pump": [*near], "qx-9917": [*near], "QX-9917": [*(near * 0.3 + 0.05)]}
+    other = np.zeros(768)
+    other[1] = 0.9
+    embedder.vectors = {
+        "pump": [*(near + other)],
+        "qx-9917": [*near],
+        "QX-9917": [*(near * 0.3 + 0.05)],
+    }
     for number in range(20):
         kb.put(f"pumps/{number:02}.md", f"The pump number {number} was cleaned.", defer=True)
     kb.put("zz/errors.md", "It blinked QX-9917 twice.")

@@ -163,9 +163,36 @@ class TestPut:
     def test_inside_a_transaction_nobody_is_asked(self, kb, fake) -> None:
         with kb.batch():
             kb.put("a.md", "the falcon flies", title="Falcon")
+            assert "inside a transaction no LLM is asked" in kb.hype().error
         assert fake.notes == []
         assert kb.hype().documents == 1
         assert texts(kb) == five("Falcon")
+
+    def test_another_thread_s_transaction_is_waited_for(self, kb, fake, monkeypatch) -> None:
+        """It is not taken for one's own."""
+        kb.put("a.md", "the falcon flies", title="Falcon", defer=True)
+        inside, waited_for, lock = threading.Event(), threading.Event(), kb.session._lock
+
+        class Watched:
+            def __enter__(self) -> None:
+                if threading.current_thread() is threading.main_thread():
+                    waited_for.set()
+                lock.__enter__()
+
+            def __exit__(self, *error: Any) -> None:
+                lock.__exit__(*error)
+
+        def write() -> None:
+            with kb.batch():
+                inside.set()
+                assert waited_for.wait(10)
+
+        monkeypatch.setattr(kb.session, "_lock", Watched())
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert inside.wait(10)
+        assert kb.hype().documents == 1
+        thread.join()
 
     def test_no_lock_is_held_while_the_llm_thinks(self, kb, off, fake) -> None:
         fake.hook = lambda: off.put("other.md", "stored meanwhile")

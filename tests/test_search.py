@@ -165,7 +165,50 @@ class TestFusion:
         embed(conn, note(conn, "half.md"), axis(1, math.sqrt(3)))
         rows = search("x", embedding=axis(1, 0), retrievers="vectors")
         assert [r["vectors_score"] for r in rows] == pytest.approx([1, 0.5], abs=1e-6)
-        assert [r["score"] for r in rows] == pytest.approx([1 / 61, 0.25 / 62], rel=1e-5)
+        # How far above the background (the mean cosine of the passages and of two that have
+        # nothing in common with the query), of what is possible, in units of `full`.
+        background, full = (1 + 0.5) / (2 + 2), 0.7
+        relative = (0.5 - background) / (1 - background) / full
+        assert [r["score"] for r in rows] == pytest.approx([1 / 61, relative**2 / 62], rel=1e-5)
+
+    def test_words_side_by_side_count_more(self, conn, search) -> None:
+        for i in range(12):
+            note(conn, f"other/{i}.md", "filler text of no interest")
+        note(conn, "a.md", "the bus was late and the stop was wet, number nine")
+        note(conn, "b.md", "the bus stop was wet and the number nine was late")
+        rows = search("bus stop", retrievers="words")
+        assert [r["path"] for r in rows] == ["b.md", "a.md"]
+        conn.execute("update setting set value = 0 where name = 'neighbours_weight'")
+        one, two = search("bus stop", retrievers="words")
+        assert one["words_score"] == pytest.approx(two["words_score"])
+
+    def test_nothing_decays_for_whoever_names_a_date_or_the_journal(self, conn, search) -> None:
+        note(conn, "journal/2026-03-02.md", "falcon", updated="2026-03-02")
+        for query, options in (
+            ("falcon on 2026-03-02", {}),
+            ("falcon in 2026-03", {}),
+            ("falcon on 2 March 2026", {}),
+            ("falcon", {"topic": "journal"}),
+            ("falcon", {"type": "journal"}),
+            ("falcon", {"since": "2026-01-01"}),
+        ):
+            (row,) = search(query, retrievers="words", **options)
+            assert (row["recency"], row["type_weight"]) == (1.0, 0.8), query
+        for query in ("falcon", "falcon march", "falcon 12", "falcon 1.0.21", "falcon 555-1234"):
+            (row,) = search(query, retrievers="words")
+            assert row["recency"] < 0.01, query
+
+    def test_a_leader_that_its_age_has_pushed_out_is_named(self, conn, search) -> None:
+        note(conn, "journal/2026-01-02.md", "falcon falcon", updated="2026-01-02")
+        for name in "abc":
+            note(conn, f"{name}.md", "falcon and a lot of other words beside it")
+        rows = search("falcon", retrievers="words", limit=2)
+        assert [r["path"] for r in rows] == ["a.md", "b.md"]
+        assert [r["displaced"] for r in rows] == ['["journal/2026-01-02.md"]'] * 2
+        rows = search("falcon", retrievers="words", limit=10)
+        assert rows[-1]["path"] == "journal/2026-01-02.md"
+        assert [r["displaced"] for r in rows] == [None] * 4
+        assert rows[-1]["rank"] > rows[-1]["rank_without_age"]
 
     def test_words_are_scaled_by_the_share_of_what_the_terms_can_give(self, conn, search) -> None:
         conn.execute("update retriever set power = 1")

@@ -266,6 +266,8 @@ def search(
             print_hit(rank, hit, explain)
         if not result.hits:
             click.echo("No results.", err=True)
+        for path in result.displaced if explain else ():
+            click.echo(f"Not shown for its age alone: {path}", err=True)
         if explain and result.model:
             click.echo(f"Vectors by {result.model}.", err=True)
     for sentence in result.degraded:

@@ -71,11 +71,10 @@ def _tell_estimate(estimate: Estimate, as_json: bool) -> None:
     if as_json:
         print_json({name: getattr(estimate, name) for name in Estimate.__slots__})
         return
-    cost = (
-        f"about ${estimate.cost:.2f}"
-        if estimate.cost is not None
-        else "cost not known (the model is not in litellm's price table)"
-    )
+    if estimate.cost is None:
+        cost = "cost not known (the model is not in litellm's price table)"
+    else:
+        cost = "less than $0.01" if 0 < estimate.cost < 0.01 else f"about ${estimate.cost:.2f}"
     click.echo(
         f"{estimate.model}: {estimate.calls} calls, about {estimate.prompt_tokens:,} tokens to read"
         f" and {estimate.completion_tokens:,} to write, {cost}"

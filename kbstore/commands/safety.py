@@ -10,7 +10,9 @@ import click
 from .. import backup as copies
 from .. import check as damage
 from .. import history as past
-from ..errors import DatabaseError, InputError
+from ..errors import DatabaseError, InputError, KBError, NotADatabaseError, NotFoundError
+from ..schema import expand_user
+from ..store import Store
 from ..terminal import print_json, progress_bar
 from .base import as_json, database, existing, reader
 
@@ -25,7 +27,7 @@ def check(db: Path, fix: bool, everything: bool, as_json: bool) -> None:
 
     Ends with 1 where something is damaged, and with --fix where something could not be mended.
     """
-    with existing(db) as store, progress_bar("checking") as progress:
+    with _opened(db) as store, progress_bar("checking") as progress:
         report = damage.check(store, fix=fix, everything=everything, progress=progress)
     if as_json:
         print_json(report.as_dict())
@@ -79,8 +81,8 @@ def backup(db: Path, target: Path, force: bool, keep: int | None, as_json: bool)
 @database
 def restore(db: Path, target: str, as_json: bool) -> None:
     """Make the base what the backup FILE is, or one document what it was (PATH@VERSION, PATH@ for
-    the latest older one). What is replaced is kept."""
-    found = re.fullmatch(r"(.+)@(\d*)", target)
+    the latest older one). What is replaced is kept. Where there is no base yet, FILE makes one."""
+    found = re.fullmatch(r"(.+)@(\d{0,18})", target)
     if found and not Path(target).exists():
         with existing(db) as store:
             report = past.undo(store, found[1], int(found[2]) if found[2] else None)
@@ -89,12 +91,34 @@ def restore(db: Path, target: str, as_json: bool) -> None:
         else:
             click.echo(f"{report.action} {report.path}")
         return
-    with existing(db) as store:
-        kept = copies.restore(store, target)
+    fresh = not db.exists()
+    if fresh and not expand_user(target).is_file():
+        raise NotFoundError(f"there is no file {target}")
+    try:
+        with _opened(db, make=fresh) as store:
+            kept = copies.restore(store, target)
+    except KBError:
+        if fresh:
+            db.unlink(missing_ok=True)
+        raise
+    if fresh:
+        kept.unlink()  # nothing was there
     if as_json:
-        print_json({"restored": target, "before": str(kept)})
+        print_json({"restored": target, "before": None if fresh else str(kept)})
     else:
-        click.echo(f"restored {target}; what was there before is in {kept}")
+        before = "" if fresh else f"; what was there before is in {kept}"
+        click.echo(f"restored {target}{before}")
+
+
+def _opened(db: Path, make: bool = False) -> Store:
+    """Raises DatabaseError, which says what to do about a file that is too damaged to be opened."""
+    try:
+        return Store(db) if make else existing(db)
+    except DatabaseError as error:
+        if type(error) in (DatabaseError, NotADatabaseError):
+            hint = "if it was a base, move it away: `kbstore restore FILE` then takes a backup"
+            raise DatabaseError(f"{error}; {hint}") from error
+        raise
 
 
 @click.command()
@@ -135,7 +159,7 @@ def history(db: Path, path: str, as_json: bool) -> None:
 @database
 def diff(db: Path, old: str, new: int | None) -> None:
     """Show what changed from an older version (the latest one) to now, or to another VERSION."""
-    found = re.fullmatch(r"(.+)@(\d+)", old)
+    found = re.fullmatch(r"(.+)@(\d{1,18})", old)
     path, number = (found[1], int(found[2])) if found else (old, None)
     if new is not None and number is None:
         raise InputError("two versions are needed: PATH@VERSION VERSION")

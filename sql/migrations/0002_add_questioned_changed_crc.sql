@@ -2,6 +2,8 @@
 -- and its document is newer. A checksum of each vector. Limits for the history.
 
 insert into setting (name, value) values
+  ('neighbours_weight', 0.75),
+  ('full', 0.7),
   ('keep_versions', null),
   ('keep_days', null),
   ('folder', (select min(root) from source_file)),
@@ -48,3 +50,7 @@ create index source_file_document on source_file (document_id);
 
 alter table document_embedding add column crc integer;
 alter table question_embedding add column crc integer;
+
+-- The new ranking, where nobody has chosen other powers.
+update retriever set power = 2 where name = 'words' and power = 1;
+update retriever set power = 3 where name = 'vectors' and power = 2;
