@@ -84,6 +84,10 @@ class BusyError(DatabaseError):
     """Another process held the write lock for longer than we wait."""
 
 
+class ForkError(DatabaseError):
+    """The store was opened by the process that this one was forked from."""
+
+
 class ReadOnlyError(DatabaseError):
     """The file or its folder cannot be written."""
 
@@ -106,3 +110,7 @@ class BadVectorError(ModelError):
 
 class MassDeletionError(KBError):
     """More than half of the mirrored files are gone: that is rarely meant."""
+
+
+class GitError(KBError):
+    """The folder is not one that git can sync; nothing was changed."""

@@ -18,7 +18,7 @@ from typing import Any
 from . import commit
 from .commit import shown
 from .conflict import join
-from .errors import KBError
+from .errors import GitError
 from .repository import Answer, Failed, Repository, masked
 
 TIMEOUT = 120.0  # seconds that one call over the network may take
@@ -33,10 +33,6 @@ _UNFINISHED = {
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
 }
-
-
-class GitError(KBError):
-    """The folder is not one that git can sync; nothing was changed."""
 
 
 class _InTheWay(Failed):

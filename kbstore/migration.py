@@ -38,6 +38,7 @@ def migrate(connection: apsw.Connection) -> None:
             execute(connection, queries.migration(number)).fetchall()
         for name in ("triggers", "views"):
             execute(connection, queries.read(name)).fetchall()
+        execute(connection, queries.named("question_words"))
         connection.pragma("user_version", SCHEMA_VERSION)
 
 

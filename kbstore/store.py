@@ -92,7 +92,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file (not a connection that the host gave) and release the model."""
-        if self._owned:
+        if self._owned and self.session.is_ours:
             self.connection.close()
         if self._holds_model:
             release()

@@ -362,6 +362,7 @@ drop table temp.retriever;
 
 -- name: words_merge
 insert into document_fts (document_fts) values ('optimize');
+insert into question_fts (question_fts) values ('optimize');
 
 -- Checks -----------------------------------------------------------------------------------------------------------
 
@@ -371,10 +372,14 @@ pragma integrity_check;
 -- name: check_words
 insert into document_fts (document_fts, rank) values ('integrity-check', 1);
 
+-- name: question_words
+insert into question_segmenting (id, text)
+select id, text from question where id not in (select rowid from question_fts);
+
 -- name: structure
 select type, name, sql from sqlite_schema
 where name not like 'sqlite_%' and name not like 'document_vec%' and name not like 'hype_vec%'
-  and name not like 'document_fts_%';
+  and name not like 'document_fts_%' and name not like 'question_fts_%';
 
 -- name: check_document_vec
 select e.id, 'it is missing, or not that of the vector' from document_embedding e

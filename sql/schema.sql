@@ -9,6 +9,7 @@
 --   document_segmented    scripts written without spaces (Chinese, Japanese, Thai …), split so that FTS5 finds parts
 --   document_embedding    the vectors of a document, one row a passage
 --   question              hypothetical questions (HyPE): what a document answers. Add, edit and veto them by hand
+--   question_fts          FTS5 over their texts: a question's words find its document, too
 --   questioned            which text of a document the LLM was asked about, and when
 --   question_embedding    the vectors of the questions
 --   vector_queue          what vectors.sql has still to copy into the two vec0 tables (document_vec, hype_vec)
@@ -41,6 +42,7 @@ insert into setting (name, value) values
   ('description_weight', 1.0),
   ('body_weight', 1.0),
   ('neighbours_weight', 0.75),         -- words side by side in the query and in the document
+  ('question_weight', 1.0),            -- the words of a document's best question, beside its own
   ('full', 0.7),                       -- share of the way from any passage to the same text that makes a full match
   ('coverage', 0.8),                   -- share of the query's content words that title, tags and path must cover
   ('model', null),                     -- fingerprint of the model whose vectors serve
@@ -199,6 +201,10 @@ create table question (
   model text,                                                 -- the LLM that wrote it
   unique (document_id, text)
 ) strict;
+
+-- Their words, those without spaces split as in document_segmented. Filled by triggers, through the view.
+create virtual table question_fts using fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2');
+create view question_segmenting as select id, text from question where false;
 
 -- Which text the LLM was asked about last: a document without a row, or with another hash, is still to be asked about.
 create table questioned (

@@ -186,7 +186,11 @@ with
         (select value from setting where name = 'body_weight')) as bm25
       from document_fts where document_fts match term.expression
       order by bm25 limit 1),
-      iif(exists (select 1 from document limit 1 offset 9), -ln(2 * (select count(*) from document) + 1), 0.0)))
+      iif(exists (select 1 from document limit 1 offset 9), -ln(2 * (select count(*) from document) + 1), 0.0))
+      + coalesce((
+        select (select value from setting where name = 'question_weight') * bm25(question_fts) as bm25
+        from question_fts where question_fts match term.expression
+        order by bm25 limit 1), 0.0))
     from list cross join term
     where list.name = 'words'
   ),
@@ -226,18 +230,40 @@ with
     order by bm25
     limit coalesce((select depth from list where name = 'words'), 0)
   ),
-  words (id, rank, score, relative) as materialized (
-    select w.id, rank() over (order by w.bm25 + coalesce(n.bm25, 0.0)), -(w.bm25 + coalesce(n.bm25, 0.0)),
-      min(1.0, (w.bm25 + coalesce(n.bm25, 0.0)) / (select bm25 from attainable))
-    from word_hit w
-    left join neighbours_hit n using (id)
+  -- So do those of the best question that a document answers. (A row without words of the document names the question.)
+  question_hit (id, bm25, question_id) as materialized (
+    select q.document_id, min(f.bm25), q.id      -- q.id is that of the row with the minimum
+    from option
+    cross join list on list.name = 'words'
+    cross join (
+      select rowid as id, (select value from setting where name = 'question_weight') * bm25(question_fts) as bm25
+      from question_fts
+      where question_fts match (select expression from match)
+      order by bm25
+      limit coalesce((select 2 * depth from list where name = 'words'), 0)) f
+    cross join question q on q.id = f.id and not q.vetoed
+    cross join document d on d.id = q.document_id and (q.content_hash is null or q.content_hash = d.content_hash)
+    where not option.filtered or d.id in (select id from eligible)
+    group by q.document_id
+  ),
+  words (id, rank, score, relative, question_id) as materialized (
+    select id, rank() over (order by bm25), -bm25, min(1.0, bm25 / (select bm25 from attainable)), question_id
+    from (
+      select id, sum(bm25) as bm25, iif(count(own), null, max(question_id)) as question_id
+      from (
+        select id, bm25, 1 as own, null as question_id from word_hit
+        union all select id, bm25, null, null from neighbours_hit where id in (select id from word_hit)
+        union all select id, bm25, null, question_id from question_hit)
+      group by id
+      order by bm25, id
+      limit coalesce((select depth from list where name = 'words'), 0))
   ),
 
 
   -- Reciprocal rank fusion -----------------------------------------------------------------------------------------
   retrieved (name, id, rank, score, relative, question_id) as (
     select 'frontmatter', id, rank, score, relative, null from frontmatter
-    union all select 'words', id, rank, score, relative, null from words
+    union all select 'words', id, rank, score, relative, question_id from words
   ),
   -- The first documents of each list come in; what else a list knows of them, down to its depth, counts.
   contribution as materialized (
@@ -258,7 +284,7 @@ with
       max(iif(name = 'vectors', rank, null)) as vectors_rank,
       max(iif(name = 'vectors', score, null)) as vectors_score,
       max(iif(name = 'vectors', value, null)) as vectors_contribution,
-      max(question_id) as question_id
+      coalesce(max(iif(name = 'vectors', question_id, null)), max(question_id)) as question_id
     from contribution
     group by id
     having max(enters)

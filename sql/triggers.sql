@@ -152,6 +152,24 @@ begin
     select 1 from question where id = new.id or document_id = new.document_id and text = new.text);
 end;
 
+drop trigger if exists question_segmenting_insert;
+create trigger question_segmenting_insert instead of insert on question_segmenting
+begin
+  delete from question_fts where rowid = new.id;
+  insert into question_fts (rowid, text)
+  select new.id, group_concat(character, '') from (
+    with recursive place (i) as (select 1 union all select i + 1 from place where i < min(length(new.text), 4096))
+    select iif(substr(new.text, i, 1) glob '[฀-໿က-႟ក-៿぀-ヿㄅ-ㄯ㐀-鿿가-힣豈-﫿ｦ-ﾟ𠀀-𿿽]',
+      char(8203) || substr(new.text, i, 1) || char(8203), substr(new.text, i, 1)) as character
+    from place order by i);
+end;
+
+drop trigger if exists question_after_insert;
+create trigger question_after_insert after insert on question
+begin
+  insert into question_segmenting (id, text) values (new.id, new.text);
+end;
+
 drop trigger if exists question_before_update;
 create trigger question_before_update before update of id, document_id, text on question
 begin
@@ -166,6 +184,7 @@ drop trigger if exists question_after_update;
 create trigger question_after_update after update of text on question
 when new.text is not old.text
 begin
+  insert into question_segmenting (id, text) values (new.id, new.text);
   delete from question_embedding where question_id = new.id;
   -- what a person has written is never replaced by the LLM
   update question set origin = 'user', content_hash = null, model = null where id = new.id and origin = 'llm';
@@ -174,6 +193,7 @@ end;
 drop trigger if exists question_before_delete;
 create trigger question_before_delete before delete on question
 begin
+  delete from question_fts where rowid = old.id;
   delete from question_embedding where question_id = old.id;
 end;
 

@@ -771,15 +771,16 @@ def test_search_as_json_is_a_contract(run: Run, answered: Path) -> None:
     result = run("search", "How often do we call a failing server?", "--json", "--now=2026-12-01")
     answer = data(result)
     assert result.stderr == ""
-    assert list(answer) == ["query", "hits", "degraded", "model"]
+    assert list(answer) == ["query", "hits", "degraded", "model", "displaced"]
+    assert answer["displaced"] == []
     assert answer["query"] == "How often do we call a failing server?"
     assert answer["degraded"] == []
     assert answer["model"] == STARTER
     assert len(answer["hits"]) == 3
     for hit in answer["hits"]:
         assert list(hit) == [
-            "path", "title", "type", "topic", "updated", "score", "snippet", "type_weight",
-            "recency", "matched_question", "retrievers",
+            "path", "title", "tags", "type", "topic", "updated", "score", "snippet", "type_weight",
+            "recency", "rank_without_age", "matched_question", "retrievers",
         ]  # fmt: skip
         assert list(hit["retrievers"]) == ["frontmatter", "words", "vectors"]
         for evidence in hit["retrievers"].values():
@@ -920,6 +921,7 @@ def test_no_hits_is_no_error(run: Run, base: Path, query: str) -> None:
         "hits": [],
         "degraded": [],
         "model": None,
+        "displaced": [],
     }
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from kbstore import frontmatter, git, merge, repository
-from kbstore.git import GitError, GitReport, sync
+from kbstore.errors import GitError
+from kbstore.git import GitReport, sync
 
 ROUNDS = 30  # of the storm; 200 pass as well, and take two minutes
 

@@ -58,7 +58,7 @@ class TestFromEachVersion:
         connection = kbstore.connect(old_file(version, database))
         before = apsw.Connection(f"{database}.schema-{version}")
         for table in ("document", "document_version", "question", "question_embedding",
-                      "document_embedding", "failure", "ranking", "retriever"):  # fmt: skip
+                      "document_embedding", "failure", "ranking"):  # fmt: skip
             columns = ", ".join(row[1] for row in before.execute(f"pragma table_info({table})"))
             rows = f"select {columns} from {table} order by 1, 2"
             kept = before.execute(rows).fetchall()

@@ -31,6 +31,7 @@ from kbstore.errors import (
     BusyError,
     DatabaseError,
     ForeignDatabaseError,
+    ForkError,
     InputError,
     KBError,
     ModelUnavailableError,
@@ -39,6 +40,7 @@ from kbstore.errors import (
     NotFoundError,
     ReadOnlyError,
 )
+from kbstore.sources import Source
 
 SERVING = "(select value from setting where name = 'model')"
 
@@ -313,14 +315,14 @@ def test_two_syncs_of_a_folder_at_once_both_finish(
     with first, second:
         mirror.sync(first, folder)
         change(folder)
-        look = first.source_files
+        look = first.sources.files
 
-        def look_then_wait(root: str) -> dict[str, tuple[int, int, str, str]]:
+        def look_then_wait(root: str) -> dict[str, Source]:
             seen = look(root)
             mirror.sync(second, folder)
             return seen
 
-        monkeypatch.setattr(first, "source_files", look_then_wait)
+        monkeypatch.setattr(first.sources, "files", look_then_wait)
         assert mirror.sync(first, folder).problems == ()
         assert [s.path for s in first.list()] == sorted(file.name for file in folder.iterdir())
         assert first.status().pending == 0
@@ -1176,3 +1178,63 @@ def test_a_limited_run_of_another_model_says_how_much_is_still_to_be_made(made_b
     with kbstore.Store(made_by_a, embedder=FakeEmbedder("B")) as kb:
         report = kb.embed(limit=16)
         assert (report.documents, report.pending) == (16, 24)
+
+
+# Forks -------------------------------------------------------------------------------------------
+
+OVER_A_FORK: dict[str, Callable[[kbstore.Store], object]] = {
+    "put": lambda kb: kb.put("b.md", "harbour"),
+    "get": lambda kb: kb.get("a.md"),
+    "search": lambda kb: kb.search("harbour"),
+    "status": lambda kb: kb.status(),
+    "embed": lambda kb: kb.embed(),
+    "hype": lambda kb: kb.hype(),
+    "delete": lambda kb: kb.delete("a.md"),
+    "batch": lambda kb: kb.batch().__enter__(),
+}
+
+
+def use_over_a_fork(file: str, by: str) -> None:
+    """With one thread that holds the store at the moment of the fork, and will never let it go in
+    the child."""
+    kb = kbstore.Store(file, embedder=FakeEmbedder(), hype=None)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with kb.session.reading():
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            OVER_A_FORK[by](kb)
+        except ForkError as error:
+            assert "open it again here" in str(error)
+            kb.close()  # takes nothing away from the parent
+            with kbstore.Store(file, embedder=FakeEmbedder(), hype=None) as own:
+                own.put("child.md", "harbour of the child")
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    kb.put("parent.md", "harbour of the parent")
+    assert paths(kb.search("harbour", retrievers=["words"])) == ["a.md", "child.md", "parent.md"]
+    kb.close()
+
+
+@pytest.mark.parametrize("by", OVER_A_FORK)
+def test_a_store_that_was_carried_over_a_fork_refuses_and_can_be_opened_again(
+    by: str, database: Path, processes: Jobs
+) -> None:
+    with kbstore.Store(database, embedder=FakeEmbedder()) as kb:
+        kb.put("a.md", "harbour")
+    assert processes([use_over_a_fork, database, by]) == [0]
+    assert faults_of(database) == []

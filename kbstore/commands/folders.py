@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .. import config, git, mirror
-from ..errors import KBError, NotFoundError
+from ..errors import GitError, KBError, NotFoundError
 from ..export import export as export_notes
 from ..report import SyncReport
 from ..schema import expand_user
@@ -75,7 +75,7 @@ def sync(
     for one in (report, second) if carried else (report,):
         _tell_problems(one)
     if carried and carried.error:
-        raise git.GitError(carried.error)
+        raise GitError(carried.error)
 
 
 def _summary(report: SyncReport) -> str:

@@ -1,8 +1,9 @@
--- Questions by an LLM: which model, and which text of a document it was asked about. Mirrored folders: which of a file
+-- Questions by an LLM: which model, and which text of a document it was asked about; their words. Mirrored folders: which of a file
 -- and its document is newer. A checksum of each vector. Limits for the history.
 
 insert into setting (name, value) values
   ('neighbours_weight', 0.75),
+  ('question_weight', 1.0),
   ('full', 0.7),
   ('keep_versions', null),
   ('keep_days', null),
@@ -50,6 +51,10 @@ create index source_file_document on source_file (document_id);
 
 alter table document_embedding add column crc integer;
 alter table question_embedding add column crc integer;
+
+-- The words of the questions; `question_words` of queries.sql fills them, once the triggers are there.
+create virtual table question_fts using fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2');
+create view question_segmenting as select id, text from question where false;
 
 -- The new ranking, where nobody has chosen other powers.
 update retriever set power = 2 where name = 'words' and power = 1;
