@@ -12,12 +12,14 @@
     │   ├── NewerSchemaError                    made by a newer kbstore
     │   ├── OlderSchemaError                    made by an older one, and it may not be written
     │   ├── BusyError                           another process held the write lock for too long
+    │   ├── ForkError                           the store was opened by a parent process
     │   └── ReadOnlyError                       the file or its folder cannot be written
     ├── ModelError                              the embedding model or the LLM failed
     │   ├── ModelUnavailableError               it cannot be loaded or reached at all
     │   ├── RateLimitedError                    the provider asks to come back later
     │   └── BadVectorError                      it gave something that is no usable vector
-    └── MassDeletionError                       more than half of the mirrored files are gone
+    ├── MassDeletionError                       more than half of the mirrored files are gone
+    └── GitError                                the folder is not one that git can sync
 
 A message says what happened, to which document or file, and what to do next, in one line.
 """

@@ -953,7 +953,9 @@ def _difference(states: list[Content], now: Content) -> str:
             if state[name] != now[name]
         }
 
-    nearest = min(map(parts, states), key=lambda part: sum(len(a) + len(b) for a, b in part.values()))
+    nearest = min(
+        map(parts, states), key=lambda part: sum(len(a) + len(b) for a, b in part.values())
+    )
     return "; ".join(f"{n}: -{_short(a)} +{_short(b)}" for n, (a, b) in nearest.items())
 
 
@@ -992,7 +994,9 @@ def _old_or_new(file: Path, known: Reference) -> list[str]:
         new = {("questioned",), ("kb_help",)}
         expected = {1: 1, schema.SCHEMA_VERSION: 2}
         there = len(new & tables)
-        return [] if expected.get(version) == there else [f"version {version} with {there} of {new}"]
+        return (
+            [] if expected.get(version) == there else [f"version {version} with {there} of {new}"]
+        )
     finally:
         connection.close()
 
@@ -1060,7 +1064,9 @@ def errors(
         if leftovers(root):
             tally.losses.append(f"{label}: {leftovers(root)} is left behind")
         disk.heal()
-        tally.add(fault, label, judge(root, operation, known, acked, again=at % 3 == 0, names=BY_PEOPLE))
+        tally.add(
+            fault, label, judge(root, operation, known, acked, again=at % 3 == 0, names=BY_PEOPLE)
+        )
 
 
 def power_cuts(
@@ -1148,7 +1154,9 @@ def kills(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("operations", nargs="*", metavar="OPERATION", help="(default: all)")
-    parser.add_argument("--most", type=int, help="points of each operation and fault (default: all)")
+    parser.add_argument(
+        "--most", type=int, help="points of each operation and fault (default: all)"
+    )
     parser.add_argument("--show", type=int, default=20, help="losses of each (default: 20)")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

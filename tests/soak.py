@@ -35,15 +35,19 @@ from faults import FakeGenerator, findings, halves
 import kbstore
 from kbstore import backup, mirror
 from kbstore import connection as connection_module
-from kbstore.errors import BusyError, ConflictError, EditConflictError, NotFoundError
+from kbstore.errors import BusyError, EditConflictError, NotFoundError
 
 ROLES = ("writer",) * 4 + ("reader",) * 4 + ("folder", "embed", "hype", "upkeep")
 NOTES = 30  # of each writer
 VERSIONS = 60  # that the base keeps of each note
 RECENT = 20  # texts of a note that must be somewhere; fewer than VERSIONS
-WORDS = """retry backoff jitter limit token cache queue shard index vector phrase ranking journal
-skill memory agent prompt schema trigger commit rollback checkpoint mirror folder frontmatter
-部署 方案 しりとり café naïve don't C++ v1.0.21 foo_bar.py a:b 2026.4.10""".split()
+WORDS = [
+    "retry", "backoff", "jitter", "limit", "token", "cache", "queue", "shard", "index",
+    "vector", "phrase", "ranking", "journal", "skill", "memory", "agent", "prompt",
+    "schema", "trigger", "commit", "rollback", "checkpoint", "mirror", "folder",
+    "frontmatter", "部署", "方案", "しりとり", "café", "naïve", "don't", "C++", "v1.0.21",
+    "foo_bar.py", "a:b", "2026.4.10",
+]  # fmt: skip
 
 
 # Texts -------------------------------------------------------------------------------------------
@@ -245,7 +249,7 @@ class Process:
         ).fetchall()
         for name, count, texts in rows:
             if (count, texts) != (2, 1):
-                self.line.say("wrong", what=f"a reader sees half of what is one: the pair of {name}")
+                self.line.say("wrong", what=f"a reader sees half of the pair of {name}")
 
     def folder_(self) -> None:
         """Edits files as a person does, and mirrors them."""
@@ -331,7 +335,9 @@ class Known:
     """What the processes have been told is done. ``possible``: what a note may be (None: not
     there), more than one where a process was killed while it was changing it."""
 
-    possible: dict[str, set[int | None]] = field(default_factory=lambda: defaultdict(lambda: {None}))
+    possible: dict[str, set[int | None]] = field(
+        default_factory=lambda: defaultdict(lambda: {None})
+    )
     texts: dict[str, deque[int]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=RECENT))
     )
@@ -382,7 +388,9 @@ class Known:
             for number in numbers:
                 if (path, f"What is the line of {number}?") not in asked:
                     yield f"question {number} of {path} is lost"
-        open_again = {row[0] for row in connection.execute("select id from question where not vetoed")}
+        open_again = {
+            row[0] for row in connection.execute("select id from question where not vetoed")
+        }
         yield from (f"the veto of question {n} is lost" for n in sorted(self.vetoes & open_again))
         if not exact:
             return
@@ -494,7 +502,7 @@ class Soak:
         self.longest = max(self.longest, said["waited"])
         limit = connection_module.BUSY_TIMEOUT_MS / 1000
         if said["waited"] > limit + 5 and said["kind"] != "busy":
-            self.wrong.append(f"{child.role} waited {said['waited']} s for the lock, without an error")
+            self.wrong.append(f"{child.role} waited {said['waited']} s without an error")
         if said["kind"] == "intend":
             child.intent = said
             self.known.maybe(said)

@@ -969,8 +969,9 @@ def test_a_note_with_a_bad_header_is_kept_found_and_told(
 
 
 def test_a_very_long_note_among_short_ones_is_found_to_its_end(
-    kb: kbstore.Store, folder: Path
+    kb: kbstore.Store, folder: Path, embedder: FakeEmbedder
 ) -> None:
+    embedder.vectors = {"zanzibar": [1.0] * 768}
     words = "".join(f"Sentence {n % 97} of a very long note.\n" for n in range(2_000))
     body = words[:30_000] + "\nmiddlemarker\n" + words[30_000:60_000] + "\nendmarker zanzibar\n"
     assert len(body) > 60_000

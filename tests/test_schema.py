@@ -205,7 +205,8 @@ class TestHandEdits:
         )
         conn.execute("update setting set value = 'm' where name = 'model'")
         conn.execute(
-            "insert into document_embedding values (null, 1, 0, 0, 5, zeroblob(3072), ?, 'm', null)",
+            "insert into document_embedding"
+            " values (null, 1, 0, 0, 5, zeroblob(3072), ?, 'm', null)",
             (HASH,),
         )
         conn.execute(
@@ -302,7 +303,8 @@ class TestHandEdits:
             "insert into question (document_id, text) values (1, ' ')",
             "insert into question (document_id, text) values (77, 'whose?')",
             "insert into question (document_id, text) values (1, 'Q?')",
-            "insert into document_embedding values (null, 1, 9, 0, 5, zeroblob(12), 'h', 'm', null)",
+            "insert into document_embedding"
+            " values (null, 1, 9, 0, 5, zeroblob(12), 'h', 'm', null)",
             "insert into retriever (name) values ('magic')",
             "update ranking set half_life_days = 0",
             "update ranking set floor = 2",

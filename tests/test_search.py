@@ -199,6 +199,7 @@ class TestFusion:
             assert row["recency"] < 0.01, query
 
     def test_a_leader_that_its_age_has_pushed_out_is_named(self, conn, search) -> None:
+        conn.execute("update retriever set power = 2 where name = 'words'")
         note(conn, "journal/2026-01-02.md", "falcon", title="falcon", updated="2026-01-02")
         for name in "abc":
             note(conn, f"{name}.md", "falcon and a lot of other words beside it")
