@@ -145,6 +145,11 @@ def driver_errors(what: str) -> Iterator[None]:
         raise DatabaseError(
             f"{what}: the disk is full; what was stored before is intact"
         ) from error
+    except apsw.CorruptError as error:
+        raise DatabaseError(
+            f"{what} is damaged ({_one_line(error)}): `kbstore check` tells where, `kbstore check"
+            " --fix` mends what can be derived, `kbstore restore` takes a backup"
+        ) from error
     except apsw.CantOpenError as error:
         folder = os.path.dirname(what)
         if os.path.isdir(folder) and not os.access(folder, os.W_OK):

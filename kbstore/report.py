@@ -130,3 +130,27 @@ class Status:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"degraded": list(self.degraded)}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``kind``: database, structure, orphan, words, vec0, vector, text, model or setting; ``done``:
+    how it was mended, "" where it was not."""
+
+    kind: str
+    what: str
+    finding: str
+    done: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """``complete`` is false where the file is larger than what was read of it."""
+
+    documents: int
+    vectors: int
+    findings: tuple[Finding, ...]
+    complete: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}

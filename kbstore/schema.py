@@ -126,15 +126,13 @@ def create(connection: apsw.Connection) -> None:
 
 
 def ensure_vectors(connection: apsw.Connection) -> bool:
-    """Whether the vec0 tables can be used; they are created where they are missing."""
+    """Whether the vec0 tables can be used; they are made where they, or parts, are missing."""
     if load_vec0(connection) is not None:
         return False
     if not execute(connection, queries.named("vec0_tables_exist")).get:
         if connection.readonly("main"):
             return False
-        with transaction(connection):
-            execute(connection, queries.read("vectors")).fetchall()
-            execute(connection, queries.named("vector_queue_all"))
+        rebuild_vectors(connection)
     return True
 
 
@@ -151,7 +149,9 @@ def rebuild_vectors(connection: apsw.Connection) -> None:
                 execute(connection, queries.named("vector_tables_drop")).fetchall()
         except DatabaseError:
             _forget_vectors(connection)  # damaged so that they cannot even be dropped
-        ensure_vectors(connection)
+        with transaction(connection):
+            execute(connection, queries.read("vectors")).fetchall()
+            execute(connection, queries.named("vector_queue_all"))
 
 
 def _forget_vectors(connection: apsw.Connection) -> None:

@@ -38,6 +38,14 @@ join document d on d.id = s.id
 where replace(s.title || s.tags || s.path || s.description || s.body, char(8203), '')
   <> replace(d.title || d.tags || d.path || d.description || d.body, char(8203), '')
 union all
+select 'words', 'question ' || q.id, 'its words are not in the full-text index, or those of another text'
+from question q
+left join question_fts_content c on c.id = q.id
+where replace(q.text, char(8203), '') is not replace(c.c0, char(8203), '')
+union all
+select 'words', 'question ' || id, 'its words are in the full-text index, but it is gone'
+from question_fts_content where id not in (select id from question)
+union all
 select 'model', 'setting model', 'there are vectors, but no model serves'
 from setting
 where name = 'model' and value is null
@@ -45,14 +53,14 @@ where name = 'model' and value is null
 union all
 select 'setting', name, 'it is missing'
 from (
-  select value as name from json_each('["rrf_k","title_weight","tags_weight","path_weight","description_weight","body_weight","neighbours_weight","full","coverage","model","model_name","model_weight","keep_versions","keep_days","folder","hype_model","hype_prompt","hype_temperature","hype_max_tokens","hype_timeout"]'))
+  select value as name from json_each('["rrf_k","title_weight","tags_weight","path_weight","description_weight","body_weight","question_weight","neighbours_weight","full","coverage","model","model_name","model_weight","keep_versions","keep_days","folder","hype_model","hype_prompt","hype_temperature","hype_max_tokens","hype_timeout"]'))
 where name not in (select name from setting)
 union all
 select 'setting', name, 'it is not a number of 0 or more'
 from setting
 where not (typeof(value) in ('integer', 'real') and value >= 0)
   and (name in ('rrf_k', 'title_weight', 'tags_weight', 'path_weight', 'description_weight', 'body_weight',
-      'neighbours_weight', 'full', 'coverage', 'model_weight')
+      'question_weight', 'neighbours_weight', 'full', 'coverage', 'model_weight')
     or name in ('keep_versions', 'keep_days') and value is not null)
 union all
 select 'setting', name, 'it is more days than there are dates'

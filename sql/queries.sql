@@ -5,7 +5,11 @@ select exists (select 1 from document_embedding where model = (select value from
   or exists (select 1 from question_embedding where model = (select value from setting where name = 'model'));
 
 -- name: vec0_tables_exist
-select count(*) = 2 from sqlite_schema where name in ('document_vec', 'hype_vec');
+-- Each with its five parts: vec0 does not look whether they are there before it reads them.
+select count(*) = 12 from sqlite_schema
+where name in ('document_vec', 'hype_vec') or name in (
+  select t.value || '_vec_' || p.value
+  from json_each('["document","hype"]') t, json_each('["info","chunks","rowids","vector_chunks00","auxiliary"]') p);
 
 -- name: vector_queue_all
 insert into vector_queue (kind, id)
@@ -372,6 +376,9 @@ pragma integrity_check;
 -- name: check_words
 insert into document_fts (document_fts, rank) values ('integrity-check', 1);
 
+-- name: check_question_words
+insert into question_fts (question_fts) values ('integrity-check');
+
 -- name: question_words
 insert into question_segmenting (id, text)
 select id, text from question where id not in (select rowid from question_fts);
@@ -380,6 +387,28 @@ select id, text from question where id not in (select rowid from question_fts);
 select type, name, sql from sqlite_schema
 where name not like 'sqlite_%' and name not like 'document_vec%' and name not like 'hype_vec%'
   and name not like 'document_fts_%' and name not like 'question_fts_%';
+
+-- name: check_document_vec_parts
+-- Before vec0 reads them: it trusts the sizes and places in its own tables, and would read past their ends.
+select 'chunk ' || c.chunk_id, 'it is not as vec0 expects' from document_vec_chunks c
+left join document_vec_vector_chunks00 v on v.rowid = c.chunk_id
+where c.size <> 128 or typeof(c.validity) || typeof(c.rowids) || typeof(v.vectors) <> 'blobblobblob'
+  or length(c.validity) <> 16 or length(c.rowids) <> 1024 or length(v.vectors) <> 12288
+union all
+select r.rowid, 'vec0 has no place for it' from document_vec_rowids r
+where r.chunk_id not in (select chunk_id from document_vec_chunks) or r.chunk_offset not between 0 and 127
+  or r.chunk_id is null or r.chunk_offset is null or r.rowid not in (select rowid from document_vec_auxiliary);
+
+-- name: check_hype_vec_parts
+-- Before vec0 reads them: it trusts the sizes and places in its own tables, and would read past their ends.
+select 'chunk ' || c.chunk_id, 'it is not as vec0 expects' from hype_vec_chunks c
+left join hype_vec_vector_chunks00 v on v.rowid = c.chunk_id
+where c.size <> 128 or typeof(c.validity) || typeof(c.rowids) || typeof(v.vectors) <> 'blobblobblob'
+  or length(c.validity) <> 16 or length(c.rowids) <> 1024 or length(v.vectors) <> 12288
+union all
+select r.rowid, 'vec0 has no place for it' from hype_vec_rowids r
+where r.chunk_id not in (select chunk_id from hype_vec_chunks) or r.chunk_offset not between 0 and 127
+  or r.chunk_id is null or r.chunk_offset is null or r.rowid not in (select rowid from hype_vec_auxiliary);
 
 -- name: check_document_vec
 select e.id, 'it is missing, or not that of the vector' from document_embedding e
@@ -451,11 +480,14 @@ select id, title, tags, path, description, body from document;
 -- name: words_rebuild
 insert into document_fts (document_fts) values ('rebuild');
 
--- name: document_embedding_delete
-delete from document_embedding where id = :id;
+-- name: document_embedding_lost
+-- With those of the document's other passages: a document has all of them, or is pending.
+delete from document_embedding where id = :id
+  or document_id = (select document_id from document_embedding where id = :id)
+  or document_id = (select id from document where path = :path);
 
--- name: question_embedding_delete
-delete from question_embedding where rowid = :id;
+-- name: question_embedding_lost
+delete from question_embedding where rowid = :id and :path is not null;
 
 -- name: document_hash_unknown
 update document set content_hash = null where path = :path;

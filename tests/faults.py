@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
@@ -440,10 +441,8 @@ def halves(connection: apsw.Connection) -> list[str]:
     model = connection.execute("select value from setting where name = 'model'").get
     pending = set(connection.execute("select path, what from v_pending"))
     found = []
-    documents = connection.execute(
-        "select id, path, title, tags, description, body, content_hash from document"
-    ).fetchall()
-    for number, path, title, tags, description, body, digest in documents:
+    documents = connection.execute("select id, path, body, content_hash from document").fetchall()
+    for number, path, body, digest in documents:
         rows = connection.execute(
             """select seq, body_start, body_end from document_embedding
                where document_id = ? and content_hash = ? and model = ? order by seq""",
@@ -467,7 +466,8 @@ def halves(connection: apsw.Connection) -> list[str]:
             """select text from question q
                where document_id = ? and not vetoed and (content_hash is null or content_hash = ?)
                  and not exists (
-                   select 1 from question_embedding e where e.question_id = q.id and e.model = ?)""",
+                   select 1 from question_embedding e
+                   where e.question_id = q.id and e.model = ?)""",
             (number, digest, model),
         ).fetchall()
         if unsearched and (path, "question") not in pending:
@@ -484,7 +484,7 @@ def findings(store: kbstore.Store) -> list[str]:
     rows = frozenset(store.connection.execute("select type, name, sql from sqlite_schema"))
     with ExitStack() as stack:
         if rows in _sound:
-            stack.enter_context(mock.patch.object(check_module._Check, "_structure", lambda _: 0))
+            stack.enter_context(mock.patch.object(check_module._Check, "_structure"))
         report = check_module.check(store, everything=True)
     if not report.findings:
         _sound.add(rows)
@@ -1119,6 +1119,11 @@ class Killer:
         return code, acks
 
 
+def _acknowledge(to: int, event: Event) -> None:
+    if event.what == "ack":
+        os.write(to, b".")
+
+
 def _serve() -> None:
     disk = disk_of()
     for line in sys.stdin:
@@ -1127,7 +1132,7 @@ def _serve() -> None:
         child = os.fork()
         if not child:
             disk.begin(root, fault, at)
-            disk.note = lambda event: event.what == "ack" and os.write(writing, b".")  # type: ignore[method-assign,assignment,return-value]
+            disk.note = partial(_acknowledge, writing)  # type: ignore[method-assign]
             perform(Path(root), OPERATIONS[name], disk)
             os._exit(0)
         os.close(writing)

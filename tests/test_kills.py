@@ -64,7 +64,8 @@ def work(file: str, url: str) -> None:
     with kbstore.Store(file, embedder=models, hype=models) as kb:
         embedded = kb.embed()
         questioned = kb.hype(parallel=8)
-    assert (embedded.error, embedded.failed, embedded.pending) == (None, 0, 0), embedded
+    # Another run may have added questions since, so what is pending is judged at the end.
+    assert (embedded.error, embedded.failed) == (None, 0), embedded
     assert (questioned.error, questioned.embedding_error) == (None, None), questioned
     assert (questioned.failed, questioned.pending) == (0, 0), questioned
 

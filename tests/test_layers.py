@@ -28,7 +28,7 @@ LAYERS = (
     {"__init__"},
     {"picobot"},
     {"backup", "check", "evaluation", "git", "history", "mirror"},
-    {"conflict", "export"},
+    {"conflict", "export", "repair"},
     {"commit", "merge"},
     {"repository"},
     {"store"},
@@ -100,10 +100,15 @@ def test_every_named_statement_is_used() -> None:
     names = re.findall(r"^-- name: (\w+)$", queries.read("queries"), re.MULTILINE)
     code = "".join(file.read_text() for file in FILES.values())
     # some are named by their kind
-    for end in ("{kind}_vec_delete", "{kind}_vec_insert", "check_{kind}_vec"):
+    for end in (
+        "{kind}_vec_delete",
+        "{kind}_vec_insert",
+        "check_{kind}_vec",
+        "check_{kind}_vec_parts",
+    ):
         assert f'"{end}"' in code
         code += "".join(f'"{end.format(kind=kind)}"' for kind in ("document", "hype"))
-    for end in ("check_{kind}_embedding", "{found[1]}_embedding_delete"):
+    for end in ("check_{kind}_embedding", "{found[1]}_embedding_lost"):
         assert f'"{end}"' in code
         for kind in ("document", "question"):
             code += '"' + re.sub(r"{.*}", kind, end) + '"'
