@@ -1,4 +1,4 @@
-"""Speed, as ratios to a peer in the same run:  pytest -m bench -s
+"""Speed, as ratios to a peer in the same run:  pytest -m bench -n 0 -s
 
 1,000 notes of 1,000 words. Every figure is a median over the same queries; what is printed is the
 machine's own, what is compared is the ratio.

@@ -1,4 +1,4 @@
-"""How well the default ranking ranks, on public sets with real vectors:  pytest -m eval -s
+"""How well the default ranking ranks, on public sets with real vectors:  pytest -m eval -n 0 -s
 
 Each retriever, each pair, plain fusion and the default, with 95 % intervals; as rows of the table
 measure in the database that KBSTORE_EVAL_RESULTS names, too. What was tried stands in TRIED.md.
