@@ -168,10 +168,9 @@ def compact(store: Store) -> tuple[int, int]:
     size = _size(store)
     with session.transaction():
         session.run("versions_prune")
-    schema.rebuild_vectors(store.connection)
-    with session.transaction():
-        store.vectors.drain()
-        session.run("words_merge")
+    with session.reading():
+        schema.rebuild_vectors(store.connection)
+    session.run("words_merge")
     with session.reading():
         execute(store.connection, "vacuum").fetchall()
         store.connection.pragma("wal_checkpoint", "truncate")

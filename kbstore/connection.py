@@ -30,6 +30,7 @@ def open_file(path: Path, *, read_only: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
     with driver_errors(str(path)):
         connection = apsw.Connection(str(path), flags=flags)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)  # after a crash somebody rebuilds the -shm
         if not read_only:
             return connection
         try:

@@ -23,18 +23,20 @@ def export(store: Store, folder: str | os.PathLike[str], *, force: bool = False)
     where = Folder(root)
     todo: list[tuple[str, bytes, tuple[int, int] | None]] = []
     same = 0
-    for summary in store.list():
-        data = render(store.get(summary.path))
-        stamp = where.look(summary.path)
-        if stamp is not None and (root / summary.path).read_bytes() == data:
+    with store.session.snapshot():
+        documents = [store.get(summary.path) for summary in store.list()]
+    for document in documents:
+        path, data = document.path, render(document)
+        stamp = where.look(path)
+        if stamp is not None and (root / path).read_bytes() == data:
             same += 1
         elif stamp is not None and not force:
             raise ConflictError(
-                f"{root / summary.path} is there and says something else; nothing was written"
+                f"{root / path} is there and says something else; nothing was written"
                 " (--force overwrites)"
             )
         else:
-            todo.append((summary.path, data, stamp))
+            todo.append((path, data, stamp))
     for path, data, stamp in todo:
         where.write(path, data, stamp)
     return len(todo), same

@@ -322,8 +322,8 @@ class _Sync:
                     self._remove_one(name, source)
                 else:
                     self._write_one(name, source)
-            except ChangedError:
-                pass  # edited this very moment: the next sync looks at both sides
+            except (ChangedError, NotFoundError):
+                pass  # edited, moved or deleted this very moment: the next sync looks at both sides
             except (InputError, OSError) as error:
                 self.problem(name, f"it cannot be written: {reason(error)}")
 

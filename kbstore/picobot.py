@@ -303,10 +303,11 @@ class KnowledgeBase:
 def note_path(store: Store, topic: str, title: str) -> str:
     """Where the note of this topic and title is, or is to be. Raises InputError."""
     first, second = note_paths(topic, title)
-    if second in store:
-        return second
-    if first in store and title_key(store.get(first).title) != title_key(title):
-        return second
+    with store.session.snapshot():  # nobody deletes it between the two questions
+        if second in store:
+            return second
+        if first in store and title_key(store.get(first).title) != title_key(title):
+            return second
     return first
 
 

@@ -163,8 +163,6 @@ class Repair:
 
     def _vec0(self) -> None:
         schema.rebuild_vectors(self._store.connection)
-        with self._session.transaction():
-            self._store.vectors.drain()
 
 
 def _copy(

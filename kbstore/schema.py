@@ -137,7 +137,8 @@ def ensure_vectors(connection: apsw.Connection) -> bool:
 
 
 def rebuild_vectors(connection: apsw.Connection) -> None:
-    """Make the vec0 tables anew and queue every vector for them, whatever state they are in.
+    """Make the vec0 tables anew and fill them, whatever state they are in. In one transaction, so
+    that nobody searches without them meanwhile; only where they are damaged in more than one.
 
     Raises DatabaseError.
     """
@@ -147,11 +148,26 @@ def rebuild_vectors(connection: apsw.Connection) -> None:
         try:
             with transaction(connection):
                 execute(connection, queries.named("vector_tables_drop")).fetchall()
+                _make_vectors(connection)
         except DatabaseError:
+            if connection.in_transaction:
+                raise
             _forget_vectors(connection)  # damaged so that they cannot even be dropped
-        with transaction(connection):
-            execute(connection, queries.read("vectors")).fetchall()
-            execute(connection, queries.named("vector_queue_all"))
+            with transaction(connection):
+                _make_vectors(connection)
+
+
+def _make_vectors(connection: apsw.Connection) -> None:
+    execute(connection, queries.read("vectors")).fetchall()
+    execute(connection, queries.named("vector_queue_all"))
+    fill_vectors(connection)
+
+
+def fill_vectors(connection: apsw.Connection) -> None:
+    """Copy into the vec0 tables what the triggers have queued. The tables must be there."""
+    for kind, row_id in execute(connection, queries.named("vector_queue")).fetchall():
+        for step in (f"{kind}_vec_delete", f"{kind}_vec_insert", "vector_queue_done"):
+            execute(connection, queries.named(step), {"kind": kind, "id": row_id})
 
 
 def _forget_vectors(connection: apsw.Connection) -> None:

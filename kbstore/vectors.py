@@ -248,7 +248,9 @@ class Vectors:
         with self._session.transaction():
             if not self._is_current(work):
                 return True
-            source = self._session.value("embedding_with_hash", content_hash=work.hash, model=model)
+            source = self._session.value(
+                "embedding_with_hash", id=work.id, content_hash=work.hash, model=model
+            )
             if source is None:
                 return False
             run("document_hash", id=work.id, content_hash=work.hash)
@@ -377,13 +379,11 @@ class Vectors:
 
     def drain(self) -> None:
         """Copy into the vec0 tables what the triggers have queued; without vec0 it stays queued."""
-        queue = self._session.run("vector_queue")
-        if not queue or not schema.ensure_vectors(self._session.connection):
+        if not self._session.value("vector_queue_count"):
             return
-        for kind, row_id in queue:
-            self._session.run(f"{kind}_vec_delete", id=row_id)
-            self._session.run(f"{kind}_vec_insert", id=row_id)
-            self._session.run("vector_queue_done", kind=kind, id=row_id)
+        with self._session.transaction():
+            if schema.ensure_vectors(self._session.connection):
+                schema.fill_vectors(self._session.connection)
 
 
 class _Counts:

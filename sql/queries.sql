@@ -119,7 +119,9 @@ order by p.tries, p.updated desc, p.document_id
 limit :limit;
 
 -- name: embedding_with_hash
-select document_id from document_embedding where content_hash = :content_hash and model = :model limit 1;
+-- Its own first: another process may just have made them.
+select document_id from document_embedding where content_hash = :content_hash and model = :model
+order by document_id = :id desc limit 1;
 
 -- name: embedding_copy
 insert into document_embedding (document_id, seq, body_start, body_end, embedding, content_hash, model, crc)

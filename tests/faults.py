@@ -484,7 +484,8 @@ def findings(store: kbstore.Store) -> list[str]:
     rows = frozenset(store.connection.execute("select type, name, sql from sqlite_schema"))
     with ExitStack() as stack:
         if rows in _sound:
-            stack.enter_context(mock.patch.object(check_module._Check, "_structure"))
+            mocked = mock.patch.object(check_module._Check, "_structure", autospec=True)
+            stack.enter_context(mocked)
         report = check_module.check(store, everything=True)
     if not report.findings:
         _sound.add(rows)

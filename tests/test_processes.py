@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,9 +25,9 @@ import pytest
 from conftest import FakeEmbedder
 
 import kbstore
+from kbstore import backup, mirror, schema, session, vectors
 from kbstore import connection as connection_module
 from kbstore import embed as embed_module
-from kbstore import mirror
 from kbstore.errors import (
     BusyError,
     DatabaseError,
@@ -281,6 +282,70 @@ def test_a_put_returns_though_another_process_deletes_the_document_meanwhile(
         assert kb.put("a.md", "retries with backoff").action == "created"
         assert kb.list() == []
     assert faults_of(database) == []
+
+
+def test_two_that_make_the_same_vectors_do_not_get_in_each_other_s_way(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the text is that of a third document too, from which the slower one would copy."""
+    monkeypatch.setattr(vectors, "_BATCH", 1)
+    model = HookedEmbedder()
+    with (
+        kbstore.Store(database, embedder=model) as kb,
+        kbstore.Store(database, embedder=FakeEmbedder()) as other,
+    ):
+        kb.put("a.md", "retries with backoff", title="Retries", updated="2026-01-01")
+        kb.put("b.md", "retries with backoff", title="Retries", updated="2026-01-01", defer=True)
+        kb.put("c.md", "another text", updated="2026-02-01", defer=True)  # comes first
+        model.hook = other.embed
+        kb.embed()
+        assert kb.status().pending == 0
+        rows = kb.connection.execute(
+            "select path, count(*) from document_embedding e, document d on d.id = document_id"
+            " group by 1"
+        )
+        assert rows.fetchall() == [("a.md", 1), ("b.md", 1), ("c.md", 1)]
+    assert faults_of(database) == []
+
+
+def test_others_find_by_meaning_at_every_moment_of_a_compaction(
+    database: Path, kb: kbstore.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        kb.put(f"{number}.md", f"note {number} about backoff")
+    execute, seen = connection_module.execute, set()
+    with kbstore.Store(database, embedder=FakeEmbedder()) as other:
+
+        def watched(*arguments: Any) -> apsw.Cursor:
+            try:
+                return execute(*arguments)
+            finally:
+                if arguments[0] is kb.connection:
+                    seen.add(tuple(paths(other.search("note 3", retrievers=["vectors"]))))
+
+        for module in (connection_module, schema, backup, session):
+            monkeypatch.setattr(module, "execute", watched)
+        backup.compact(kb)
+    assert len(seen) == 1
+    assert len(seen.pop()) == 5
+
+
+def test_a_reader_waits_for_the_one_that_recovers_the_file(
+    database: Path, kb: kbstore.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb.put("a.md", "retries with backoff")
+    kb.close()
+    monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_MS", 50)
+    other = apsw.Connection(str(database))
+    other.pragma("locking_mode", "exclusive")
+    other.execute("begin exclusive; update document set title = 'x'; commit")
+    begin = time.monotonic()
+    with pytest.raises(BusyError, match=r"0\.05 seconds"):
+        kbstore.Store(database, embedder=None, read_only=True)
+    assert time.monotonic() - begin >= 0.05
+    other.close()
+    with kbstore.Store(database, embedder=None, read_only=True) as reader:
+        assert reader.get("a.md").title == "x"
 
 
 def _delete(folder: Path) -> None:
